@@ -703,23 +703,4 @@ def leaky_relu(x: te.Tensor, slope: float) -> te.Tensor:
     return te.compute(x.shape, lambda i, j: choose(x[i, j], x[i, j] * slope), name="leaky_relu")
 
 # %% 2.5 wrong: returns the output in a list -> main to return a tensor
-def create_model_via_emit_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
-    const = {name: relax.const(value, "float32") for name, value in weights.items()}
-    conv_bias = relax.const(weights["conv2d_bias"][None, :, None, None], "float32")
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            lv = bb.emit_te(topi.nn.conv2d, x, const["conv2d_weight"], 1, 0, 1)
-            lv = bb.emit_te(topi.add, lv, conv_bias)
-            lv = bb.emit_te(topi.nn.relu, lv)
-            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
-            lv = bb.emit_te(topi.nn.flatten, lv)
-            lv = bb.emit_te(topi.nn.dense, lv, const["linear0_weight"])
-            lv = bb.emit_te(topi.add, lv, const["linear0_bias"])
-            lv = bb.emit_te(topi.nn.relu, lv)
-            lv = bb.emit_te(topi.nn.dense, lv, const["linear1_weight"])
-            lv = bb.emit_te(topi.add, lv, const["linear1_bias"])
-            gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))
-        bb.emit_func_output([gv])
-    return bb.get()
+# bb.emit_func_output(gv) => bb.emit_func_output([gv])

@@ -685,27 +685,7 @@ def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Sc
     return schedule
 
 # %% 8.1 wrong: never more than 64 in one direction -> 74 is never drawn
-def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:
-    """Return a schedule of a conv2d with tiles drawn by chance, of at most so many numbers."""
-    def cut(loop, room):
-        factors = schedule.sample_perfect_tile(loop, 2, max_innermost_factor=min(room, 64))
-        outer, inner = schedule.split(loop, factors)
-        return outer, inner, room // schedule.get(factors[1])
-
-    schedule = tvm.s_tir.Schedule(func, seed=seed)
-    schedule.compute_inline(schedule.get_sblock("pad_temp"))
-    conv = schedule.get_sblock("conv2d_nchw")
-    n, f, y, x, rc, ry, rx = schedule.get_loops(conv)
-    x0, x1, left = cut(x, most)
-    y0, y1, left = cut(y, left)
-    f0, f1, left = cut(f, left)
-    schedule.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
-    schedule.vectorize(x1)
-    schedule.unroll(ry)
-    schedule.unroll(rx)
-    schedule.parallel(schedule.fuse(n, f0))
-    schedule.decompose_reduction(conv, rc)
-    return schedule
+# max_innermost_factor=left => max_innermost_factor=min(left, 64)
 
 # %% 8.1 wrong: draws without a limit, and again if the tile is too large -> tiles of at most 1 numbers
 def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:

@@ -637,25 +637,4 @@ def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
     return rewritten(mod, is_tuple_get_item(norm, 0), folded)
 
 # %% 9.3 wrong: a new conv2d from the attributes that the text lists -> TypeError: Expression of type R.Tensor((1, 3, 5, 4)
-def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
-    """Fold each batch normalisation behind a convolution into its weights and bias."""
-    image, w, b = wildcard(), is_const(), is_const()
-    gamma, beta, mean, variance = statistics = [is_const() for _ in range(4)]
-    conv = is_op("relax.nn.conv2d")(image, w)
-    norm = is_op("relax.nn.batch_norm")(conv | is_op("relax.add")(conv, b), *statistics)
-
-    def folded(found: relax.Expr, parts: dict) -> relax.Expr:
-        values = {part: parts[part].value.numpy().astype("float64")
-                  for part in (w, b, gamma, beta, mean, variance) if part in parts}
-        factor = values[gamma] / np.sqrt(values[variance] + float(parts[norm].attrs.epsilon))
-        weight = np.einsum("oihw,o->oihw", values[w], factor)
-        old = values[b].reshape(-1) if b in values else np.zeros_like(factor)
-        shift = factor * (old - values[mean]) + values[beta]
-        attrs = parts[conv].attrs
-        y = relax.op.nn.conv2d(parts[image], relax.const(weight, "float32"),
-                               strides=[int(each) for each in attrs.strides],
-                               padding=[int(each) for each in attrs.padding],
-                               groups=int(attrs.groups))
-        return relax.op.add(y, relax.const(shift.reshape(1, -1, 1, 1), "float32"))
-
-    return rewritten(mod, is_tuple_get_item(norm, 0), folded)
+# relax.Call(call.op, [parts[image], relax.const(weight, "float32")], call.attrs) => relax.op.nn.conv2d(parts[image], relax.const(weight, "float32"), strides=list(map(int, call.attrs.strides)), padding=list(map(int, call.attrs.padding)), groups=int(call.attrs.groups))

@@ -729,22 +729,4 @@ def transactions(first: int, step: int) -> int:
     return len(np.unique(addresses // 128))
 
 # %% 10.6 wrong: the exponentials in pieces -> transactions of X
-def softmax_in_one_kernel(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Schedule a softmax as one kernel, a block of 32 threads for each row."""
-    schedule = tvm.s_tir.Schedule(func)
-    norm = schedule.get_sblock("T_softmax_norm")
-    row, _column = schedule.get_loops(norm)
-    schedule.bind(row, "blockIdx.x")
-    stages = {name: schedule.get_sblock(f"T_softmax_{name}")
-              for name in ("expsum", "exp", "maxelem")}
-    for stage in stages.values():
-        schedule.compute_at(stage, row)
-        schedule.set_scope(stage, 0, "shared")
-    for name, stage in ({"norm": norm} | stages).items():
-        loop = schedule.get_loops(stage)[-1]
-        if name == "exp":  # no sum and no result: any division will do
-            thread, _ = schedule.split(loop, [32, None])
-        else:
-            _, thread = schedule.split(loop, [None, 32])
-        schedule.bind(thread, "threadIdx.x")
-    return schedule.mod["main"]
+# _, thread = schedule.split(schedule.get_loops(stage)[-1], [None, 32]) => thread = schedule.split(schedule.get_loops(stage)[-1], [32, None])[0] if stage is stages[1] else schedule.split(schedule.get_loops(stage)[-1], [None, 32])[1]

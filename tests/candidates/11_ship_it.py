@@ -810,23 +810,7 @@ def convert_amax(node: torch.fx.Node, importer) -> relax.Var:
     return importer.block_builder.emit(result)
 
 # %% 11.6 wrong: no more lanes than columns -> of 16 lanes | i1_1: 10 vectorized
-def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return mod with the products of matrices in the order i, k, j, and lanes along j."""
-    schedule = tvm.s_tir.Schedule(mod)
-    for variable, _ in mod.functions_items():
-        if not variable.name_hint.startswith("matmul"):
-            continue
-        block = schedule.get_sblock("matmul", func_name=variable.name_hint)
-        *_, column, over = schedule.get_loops(block)
-        try:
-            columns = int(schedule.get(column).extent)
-        except TypeError:
-            continue
-        column, lanes = schedule.split(column, [None, min(16, columns)])
-        schedule.reorder(over, column, lanes)
-        schedule.vectorize(lanes)
-        schedule.decompose_reduction(block, over)
-    return schedule.mod
+# [None, 16] => [None, min(16, int(schedule.get(column).extent))]
 
 # %% 11.8 wrong: a link to the library -> is a link to a file outside of it
 def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:

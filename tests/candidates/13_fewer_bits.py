@@ -448,44 +448,11 @@ def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
         count += 1
     return count
 
-# %% 13.5 wrong: the sums of x once for all panels -> at most 128 numbers of its own at a time, for n = 32, k = 8192
-def times_four_bits(n: int, k: int) -> tvm.tirx.PrimFunc:
-    """Return y (n,): weights of four bits W (n // 32, k, 16) with steps S, times x (k,)."""
-    @T.prim_func(s_tir=True)
-    def product(x: T.Buffer((k,), "float32"), W: T.Buffer((n // 32, k, 16), "uint8"),
-                S: T.Buffer((n // 32, k // 32, 32), "float32"), y: T.Buffer((n,), "float32")):
-        T.func_attr({"tirx.noalias": True})
-        eight = T.alloc_buffer((k // 32,), "float32", scope="local")  # the same for all outputs
-        inner = T.alloc_buffer((2, 16), "float32", scope="local")
-        outer = T.alloc_buffer((2, 16), "float32", scope="local")
-        for g in range(k // 32):
-            eight[g] = T.float32(0)
-            for j in range(32):
-                eight[g] = eight[g] + T.float32(8) * x[g * 32 + j]
-        for p in range(n // 32):
-            for h in T.unroll(2):
-                for lane in T.vectorized(16):
-                    outer[h, lane] = T.float32(0)
-            for g in range(k // 32):
-                for h in T.unroll(2):
-                    for lane in T.vectorized(16):
-                        inner[h, lane] = T.float32(0)
-                for j in range(g * 32, g * 32 + 32):
-                    for lane in T.vectorized(16):
-                        inner[0, lane] = inner[0, lane] + x[j] * T.Cast(
-                            "float32", T.bitwise_and(T.Cast("int32", W[p, j, lane]), 15))
-                    for lane in T.vectorized(16):
-                        inner[1, lane] = inner[1, lane] + x[j] * T.Cast(
-                            "float32", T.shift_right(T.Cast("int32", W[p, j, lane]), 4))
-                for h in T.unroll(2):
-                    for lane in T.vectorized(16):
-                        outer[h, lane] = outer[h, lane] + S[p, g, h * 16 + lane] * (
-                            inner[h, lane] - eight[g])
-            for h in T.unroll(2):
-                for lane in T.vectorized(16):
-                    y[p * 32 + h * 16 + lane] = outer[h, lane]
-
-    return product
+# %% 13.5 wrong: the sums of x of every group are kept -> at most 128 numbers of its own at a time, for n = 32, k = 8192
+# T.alloc_buffer((1,), => T.alloc_buffer((k // 32,),
+# of_x[0] = T.float32(0) => of_x[g] = T.float32(0)
+# of_x[0] = of_x[0] + x[j] => of_x[g] = of_x[g] + x[j]
+# T.float32(8) * of_x[0] => T.float32(8) * of_x[g]
 
 # %% 13.4 wrong: a shuffle that repeats each byte -> your line 7: return tvm.tirx.Shuffle
 def of_fours(lanes: int) -> tuple[tvm.tirx.PrimFunc, tvm.tirx.PrimFunc]:

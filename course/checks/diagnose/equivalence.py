@@ -74,6 +74,12 @@ def require_well_formed(mod: Any) -> None:
         raise CheckFailed(_("a well-formed IRModule"), reason(error)) from None
 
 
+def require_tensor(main: relax.Function) -> None:
+    """Raise CheckFailed unless a function returns one tensor."""
+    if not isinstance(main.ret_ty, relax.TensorType):
+        raise CheckFailed(_("main to return a tensor"), str(main.ret_ty))
+
+
 def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
     """Return the VirtualMachine of an IRModule; raise CheckFailed where it cannot be built."""
     require_well_formed(mod)

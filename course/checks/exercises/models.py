@@ -135,8 +135,7 @@ def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
         _require_kept(given, weights)
         equivalence.require_well_formed(mod)
         require_prim_funcs(mod, library, lowered)  # at once: the second may register others anew
-        if not isinstance(mod["main"].ret_ty, relax.TensorType):
-            raise CheckFailed(_("main to return a tensor"), str(mod["main"].ret_ty))
+        equivalence.require_tensor(mod["main"])
         return mod
     return made(cnn()[0]), made(random_cnn()[0])
 

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from course.checks.compare.tolerance import ATOL, fractions, random, rows
-from course.checks.diagnose.equivalence import build, require_well_formed
+from course.checks.diagnose.equivalence import build, require_tensor, require_well_formed
 from course.checks.exercises.softmax import softmax_spec
 from course.checks.observe import primfuncs
 from course.checks.observe.guard_pages import guarded
@@ -265,8 +265,7 @@ def _require_signature(mod: tvm.IRModule) -> None:
             wanted = ", ".join('"n"' if size is None else str(size) for size in shape)
             raise CheckFailed(f'{name}: R.Tensor(({wanted}{"," * (len(shape) == 1)}), "float32")',
                               f"{param.name}: {param.ty}")
-    if not isinstance(mod["main"].ret_ty, relax.TensorType):
-        raise CheckFailed(_("main to return a tensor"), str(mod["main"].ret_ty))
+    require_tensor(mod["main"])
 
 
 def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:

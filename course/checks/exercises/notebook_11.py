@@ -23,7 +23,7 @@ from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple
 
 import helpers
 from course.checks.compare.tolerance import random
-from course.checks.diagnose.equivalence import build, renamed
+from course.checks.diagnose.equivalence import build, renamed, require_tensor
 from course.checks.exercises import schedules
 from course.checks.exercises.models import model_of
 from course.checks.observe.guard_pages import guarded
@@ -104,8 +104,7 @@ def _require_any_batch(main: relax.Function, inputs: int) -> None:
         if param not in used:
             raise CheckFailed(_("main to use each of its inputs"),
                               _("{param} is never used").format(param=param.name))
-    if not isinstance(main.ret_ty, relax.TensorType):
-        raise CheckFailed(_("main to return a tensor"), f"{main.ret_ty}")
+    require_tensor(main)
     largest = {int(most) for most in (main.attrs.get("tir_var_upper_bound") or {}).values()}
     if largest != {_MOST}:
         raise CheckFailed(_("any batch up to {most}").format(most=_MOST),
@@ -131,8 +130,8 @@ def _amax(call: str, x: torch.Tensor) -> torch.Tensor:
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
-        x, *others = node.args
-        with naming(f"amax({', '.join(map(str, [x, *others]))}), {x} {tuple(x.meta['val'].shape)}"):
+        x = node.args[0]
+        with naming(f"amax({', '.join(map(str, node.args))}), {x} {tuple(x.meta['val'].shape)}"):
             came = convert_amax(node, importer)
             require_type(came, relax.Var, _("a Relax variable"))
         return came

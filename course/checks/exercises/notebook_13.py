@@ -97,14 +97,16 @@ def _best_of(x: np.ndarray, bits: int, ranges: np.ndarray) -> tuple[float, float
     return float(ranges[losses.argmin()]), float(losses.min())
 
 
+_RATIOS = 500
+
+
 def _in_ratios(x: np.ndarray, count: int) -> np.ndarray:
     return float(x.max()) * np.geomspace(1e-3, 1, count)
 
 
-def _best(x: np.ndarray, bits: int) -> tuple[float, float]:
-    """Return the best of 500 ranges in equal ratios and of 200 beside it, and its rms error."""
-    best, _least = _best_of(x, bits, _in_ratios(x, 500))
-    return _best_of(x, bits, np.minimum(best * np.linspace(0.98, 1.02, 200), float(x.max())))
+def _beside(x: np.ndarray, bits: int, near: float) -> tuple[float, float]:
+    """Return the best of 200 ranges beside one, and its rms error."""
+    return _best_of(x, bits, np.minimum(near * np.linspace(0.98, 1.02, 200), float(x.max())))
 
 
 def _fair(given: Inputs) -> bool:
@@ -112,9 +114,9 @@ def _fair(given: Inputs) -> bool:
     x, bits = given["x"], given["bits"]
     if not (2 <= bits <= 8 and (x >= 0).all() and (x > 0).any()):
         return False
-    _range, least = _best(x, bits)  # else an example shows but the rounding of the range
-    return least > 1e-6 * float(x.max()) and all(
-        _best_of(x, bits, _in_ratios(x, count))[1] <= 1.01 * least for count in (300, 500))
+    coarse = [_best_of(x, bits, _in_ratios(x, count)) for count in (300, _RATIOS)]
+    _range, least = _beside(x, bits, coarse[-1][0])  # else an example shows but the rounding of it
+    return least > 1e-6 * float(x.max()) and all(loss <= 1.01 * least for _near, loss in coarse)
 
 
 @prepared
@@ -137,7 +139,7 @@ def _losing_little(answer: Callable) -> Callable[..., np.ndarray]:
     def of(x: np.ndarray, bits: int) -> np.ndarray:
         given, x = x, x.copy()  # an answer may write into what it is given
         came = float(number(answer)(x=given, bits=bits))
-        best, least = _best(x, bits)
+        best, least = _beside(x, bits, _best_of(x, bits, _in_ratios(x, _RATIOS))[0])
         found = float(_losses(x, np.array([came]), bits)[0])
         if not found <= 1.02 * least + 1e-6 * float(x.max()):  # nor NaN, of a range of 0
             raise CheckFailed(

@@ -205,10 +205,10 @@ class _Tried(NamedTuple):
 
 def check(spec: Spec, answer: Any) -> int:
     """Return on how many cases an answer is right; raise CheckFailed where it is not."""
-    rerun = Rerun(spec.form(answer), spec)
+    rerun, cases = Rerun(spec.form(answer), spec), [*spec.cases()]
     with _before_any_call(rerun) as right_alone:
-        count = _right(rerun, spec.cases(), spec.named, right_alone)
-        _right(rerun, itertools.chain(spec.beyond(), _one_changed(rerun)), {}, right_alone)
+        count = _right(rerun, cases, spec.named, right_alone)
+        _right(rerun, itertools.chain(spec.beyond(), _one_changed(rerun, cases)), {}, right_alone)
     return count
 
 
@@ -247,12 +247,12 @@ def _alone(rerun: Rerun, ours: Connection, pipe: Connection) -> None:
         pipe.send(not rerun.kind(given, rerun.called(given), rerun.expected(given)))
 
 
-def _one_changed(rerun: Rerun) -> Cases:
-    """Yield an input, then it with another array or number in one place, for each of these.
+def _one_changed(rerun: Rerun, cases: Cases) -> Cases:
+    """Yield one of the cases, then it with another array or number in one place, for each of these.
 
     What an answer keeps of earlier calls, by some of what it is given, is wrong then.
     """
-    given = max((one for one in rerun.spec.cases()
+    given = max((one for one in cases
                  if rerun.size(one)[1] <= _MOST_FRESH and rerun.spec.fits(one)),
                 key=lambda one: rerun.size(one)[1], default={})
     for number, (name, value) in enumerate(given.items()):
