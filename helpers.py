@@ -174,6 +174,6 @@ def machine() -> str:
     except (OSError, StopIteration):
         cpu = platform.processor() or platform.machine()
     busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5  # this process alone makes one a core
-    said = _("{cpu}, TVM with {tvm} threads, PyTorch with {torch}").format(
+    said = _("{cpu}, threads: TVM {tvm}, PyTorch {torch}").format(
         cpu=cpu, tvm=tvm.runtime.num_threads(), torch=torch.get_num_threads())
     return said + _("; BUSY with something else: no time here means much") if busy else said

@@ -498,7 +498,7 @@ def main(words: list[str]) -> None:
                 for name in ("apache-tvm", "torch", *filter(present.tool, (
                     "onnxruntime", "openvino")))}
     about = {"date": datetime.date.today().isoformat(), "cores": count_cores(),
-             "cpu": told(helpers.machine(), "en").partition(", TVM with")[0]
+             "cpu": told(helpers.machine(), "en").partition(", threads:")[0]
              + f" ({target.attrs['mcpu']})",
              "versions": versions, "not timed": troubles}
     print("\n" + write(settings, about, BUILD))
