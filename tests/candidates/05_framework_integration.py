@@ -195,7 +195,7 @@ def cnn_rules():
 # %% 5.5 wrong: the same width for all inputs -> your code to run
 # [(batch, width) for width in features] => [(batch, features[0])] * len(features)
 
-# %% 5.5 wrong: no rule for + -> put add into call_function_map
+# %% 5.5 wrong: no rule for + -> call_function_map lacks add, for %add | target=operator.add
 # {operator.add: map_add} => {}
 
 # %% 5.5 wrong: the variable that was not declared as output is returned -> a well-formed IRModule
