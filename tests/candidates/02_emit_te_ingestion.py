@@ -212,7 +212,7 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
         w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
 
-# %% 2.5 wrong: a batch of one -> main to take float32 (4, 1, 28, 28)
+# %% 2.5 wrong: a batch of one -> main to run on float32 (4, 1, 28, 28)
 # (4, 1, 28, 28) => (1, 1, 28, 28)
 
 # %% 2.5 wrong: forgets bb.get() -> an IRModule | NoneType

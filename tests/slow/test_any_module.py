@@ -245,7 +245,7 @@ def test_an_embedding_of_two_inputs_gets_indices_alone() -> None:
 
 def test_shapes_training_and_no_inputs_are_told() -> None:
     mod = _imported(MODEL)
-    with pytest.raises(checks.CheckFailed, match=r"main to take float32 \(2, 8\), float"):
+    with pytest.raises(checks.CheckFailed, match=r"main to run on float32 \(2, 8\), float"):
         checks.check_equivalence(mod, MODEL, [(torch.zeros(2, 8), torch.zeros(2, 3))])
     with pytest.raises(checks.CheckFailed, match="one that is training"):
         checks.check_equivalence(mod, Joined(), INPUTS)

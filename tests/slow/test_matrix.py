@@ -441,7 +441,7 @@ def false_statements(row: Row, kernels: Mapping[str, list[str]], shown: Mapping[
             or kind == "emit_te" and first not in there:
         wrong.append(f"{layers[0]}, which is {row.layer}")
     inside = {LAYER[step] for name in made for step in kernels.get(name, ()) if step in LAYER}
-    if not takes and "nothing computes it" not in place \
+    if not takes and "is used without it" not in place \
             and not inside <= set(range(first, end + 1)):
         wrong.append(f"{made} compute {inside}, not {layers[0]}")
     # the kernels

@@ -7,7 +7,7 @@ So a layer whose values are right is never blamed, and several wrong ones are fo
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +93,7 @@ class Chain:
 
     def value(self, place: Place) -> list[Tensor]:
         """Return the module's value at a place, in PyTorch's order of axes, for each call."""
-        return [torch.from_numpy(np.ascontiguousarray(value.transpose(place.axes)))
+        return [torch.from_numpy(np.array(value.transpose(place.axes), order="C"))
                 for value in self.arrays(place.position)]
 
     def arrays(self, position: int) -> list[np.ndarray]:
@@ -163,6 +163,28 @@ class Chain:
         places = [self.instead.get((number, taken), self.at[taken])
                   for taken in self.step(number).takes]
         return max((place.position for place in places if place), default=-1)
+
+    def behind(self, end: int, given: Iterable[int]) -> set[int]:
+        """Return the positions from which the binding at `end` is made: it, and all up to given."""
+        found, waiting = {*given}, [end]
+        while waiting:
+            if (position := waiting.pop()) not in found:
+                found.add(position)
+                waiting += self.bindings[position].of if position >= 0 else ()
+        return found.difference(given)
+
+    def uses_all(self, end: int, given: Collection[int]) -> bool:
+        """Whether each of the values that are given has a part in a binding."""
+        used = {one for position in self.behind(end, given) if position >= 0
+                for one in self.bindings[position].of}
+        return used.issuperset(given)
+
+    def takes(self, end: int, place: int) -> bool:
+        """Whether a binding, which no step has, is made of a value, and of no step's in between."""
+        known = {one.position for one in self.at if one}
+        return end not in known and any(
+            place in self.bindings[position].of
+            for position in self.behind(end, known) if position >= 0)
 
     # ---- what is lost ----------------------------------------------------------------------
 
@@ -254,8 +276,9 @@ class Chain:
                 gives = self.gives(number, self.own)
                 found = self.found(number, gives, place.position + 1)
                 del self.instead[number, taken]
-                if found and gives and not all(torch.equal(a, b) if a.shape == b.shape else False
-                                               for a, b in zip(gives, value, strict=True)):
+                if found and gives and self.takes(found.position, place.position) and not all(
+                        torch.equal(a, b) if a.shape == b.shape else False
+                        for a, b in zip(gives, value, strict=True)):
                     yield taken, place
 
     def _may_be(self, first: int) -> list[_May]:

@@ -27,14 +27,13 @@ from course.words import Sentence, _
 
 MOST_NAMED = 4  # kernels or values in one message
 _LINES = Sentence("\n")
-_NEARLY, _MOST = 2e-3, 0.99  # of a weight's numbers that a constant has nearly: it is that weight
-_HALF = 0.5  # of those of a layer that is known to be wrong
+_MOST, _HALF = 0.99, 0.5  # of a weight's numbers; of those of a layer that is known to be wrong
 
 
 def _is_nearly(came: np.ndarray, weight: np.ndarray, known: bool) -> bool:
     """Whether so many of a constant's numbers are a weight's that it is meant to be that one."""
-    return bool(known and np.isclose(came, weight, RTOL, 0).mean() >= _HALF
-                or np.isclose(came, weight, _NEARLY).mean() >= _MOST)
+    same = np.isclose(came, weight, RTOL, 0)[(came != 0) | (weight != 0)]
+    return bool(same.size and same.mean() >= (_HALF if known else _MOST))
 
 
 def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str] | None = None
@@ -62,7 +61,7 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str
             came = came if came.ndim == weight.ndim else came.reshape(weight.shape)  # a bias
             if came.shape != weight.shape:
                 continue
-            if not _is_nearly(came, weight, layers is not None) or layers is not None and any(
+            if not _is_nearly(came, weight, layers is not None) or any(
                     np.array_equal(array.ravel(), one.ravel()) for one in weights.values()):
                 continue
             if (differ := ~np.isclose(came, weight, RTOL, 0)).any():
@@ -103,8 +102,10 @@ def _value(chain: Chain, position: int) -> str:
 def _kernels(chain: Chain, parting: Parting) -> str:
     """Return which kernels of the module stand between the values of a parting."""
     assert parting.end
-    start = max((place.after for taken in parting.takes if (place := chain.at[taken])), default=0)
-    found = [binding.kernel for binding in chain.bindings[start:parting.end.position + 1]]
+    given = [place.position for taken in parting.takes if (place := chain.at[taken])]
+    found = [chain.bindings[position].kernel
+             for position in sorted(chain.behind(parting.end.position, given))
+             if position > max(given, default=-1)]
     return ", ".join(_few(list(dict.fromkeys(found))))
 
 
@@ -123,19 +124,19 @@ def _place(chain: Chain, parting: Parting) -> str:
         binding = chain.bindings[position]
         return _("{layer}: {name} {shape} from {kernel}").format(
             layer=says, name=binding.name, shape=binding.value.shape, kernel=kernels)
-    return _("{layer}: nothing computes it; {name} is used unchanged").format(
+    return _("{layer}: {name} is used without it").format(
         layer=says, name=_value(chain, position))
 
 
 def _another_shape(chain: Chain, parting: Parting) -> str:
     """Say of which shape the first value is, where none of the values has a first step's."""
     start, end = chain.at[parting.takes[0]], parting.end
-    names = {chain.name(place.position) for taken in parting.takes if (place := chain.at[taken])}
+    come = {place.position for taken in parting.takes if (place := chain.at[taken])}
     values = []  # that come of what the steps take
     for position in range(start.after if start else 0,
                           end.position + 1 if end else len(chain.bindings)):
-        if any(isinstance(one, str) and one in names for one in chain.bindings[position].takes):
-            names.add(chain.name(position))
+        if come.intersection(chain.bindings[position].of):
+            come.add(position)
             values.append(position)
     shape = tuple(chain.right[parting.first].shape)
     if parting.last <= parting.first or not values or end and values[0] == end.position or any(
@@ -171,11 +172,12 @@ def _returns_another(chain: Chain, mod: tvm.IRModule, model: nn.Module) -> Check
     last = chain.count + len(chain.steps) - 1
     place, final = chain.at[last], len(chain.bindings) - 1
     assert place
-    if place.position == final:
+    if not chain.steps or place.position == final:
         if inexact := inexact_constant(mod, model):
             return inexact
+        right = model(*(tensor.clone() for tensor in chain.inputs[0])).numpy()
         return CheckFailed(_("PyTorch's values within the tolerance"), _differs(
-            chain.value(place)[0].numpy(), chain.right[last].numpy()))
+            chain.bindings[final].value, right))
     return CheckFailed(_("main to return {name}, which is {layer}").format(
                            name=_value(chain, place.position), layer=chain.step(last).says),
                        _value(chain, final))
@@ -215,7 +217,10 @@ def _differs(came: np.ndarray, right: np.ndarray) -> str:
         return _("shape {shape}").format(shape=came.shape)
     if np.isnan(came).any() and not np.isnan(right).any():
         return _("NaN or not written at {place}").format(place=where(np.isnan(came)))
-    off = np.abs(came - right)
+    with np.errstate(invalid="ignore"):
+        off = np.asarray(np.abs(came - right))
+    off[np.isnan(off)] = np.inf  # NaN instead of a number
+    off[(came == right) | np.isnan(came) & np.isnan(right)] = 0  # infinities too
     return _("max |difference| {difference} at {place}").format(
         difference=f"{off.max():.2g}", place=where(off == off.max()))
 
@@ -279,8 +284,9 @@ def wrong_alone(mod: tvm.IRModule, model: nn.Module,
     alone = []
     for number, place in enumerate(chain.at[chain.count:], chain.count):
         takes = chain.between(number, number)
-        places = [chain.at[taken] for taken in takes]
-        if place and takes and all(one and one.position != place.position for one in places):
+        given = [one.position for taken in takes if (one := chain.at[taken])]
+        if place and takes and len(given) == len(takes) and place.position not in given \
+                and chain.uses_all(place.position, given):  # and computes none of them anew
             alone.append(Parting(number, number, takes, place))
     for piece in built(mod, chain, alone, level):
         if wide := piece.wrong_of_wide():

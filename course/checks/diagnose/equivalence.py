@@ -45,11 +45,18 @@ def batches(model: nn.Module, loader: Iterable) -> Iterator[Batch]:
 
     Behind the inputs it may give labels, and more, which is left out.
     """
-    count = len(inspect.signature(model.forward).parameters)
-    for given in loader:
+    count = sum(one.default is one.empty
+                for one in inspect.signature(model.forward).parameters.values())
+    for number, given in enumerate(loader):
+        require_type(given, tuple | list, _("a loader of tuples: inputs, then labels"))
         inputs, labels = given[:count], [*given[count:], None][0]
+        expected, *again = (model(*(one.clone() for one in inputs))  # a layer may work in place
+                            for _run in range(1 if number else 2))
+        if any(not torch.allclose(one, expected, equal_nan=True) for one in again):
+            raise CheckFailed(_("a model that gives the same in each run"),
+                              _("other numbers in a second run of PyTorch's model"))
         yield Batch(tuple(one.numpy() for one in inputs),
-                    None if labels is None else np.asarray(labels), model(*inputs).numpy())
+                    None if labels is None else np.asarray(labels), expected.numpy())
 
 
 def require_well_formed(mod: Any) -> None:
@@ -120,7 +127,7 @@ def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> 
     try:
         output = machine[main](*map(tvm.runtime.tensor, batch.inputs))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise CheckFailed(_("main to take {inputs}").format(inputs=", ".join(
+        raise CheckFailed(_("main to run on {inputs}").format(inputs=", ".join(
             f"{one.dtype} {one.shape}" for one in batch.inputs)), reason(error)) from None
     if not hasattr(output, "numpy") and len(output) != 1:
         raise CheckFailed(_("one output"), _("a tuple of {count}").format(count=len(output)))
@@ -171,7 +178,8 @@ def require_same(mod: Any, model: nn.Module, reference: Iterable[Batch], target:
                            target)
         largest = max(largest, np.abs(came - expected).max())
         images, count = images + len(expected), count + 1
-        if in_order and expected.ndim == 2:
+        judged = in_order and _are_labels(batch.labels, expected)
+        if judged:
             right += (came.argmax(1) == batch.labels).sum()
             right_torch += (expected.argmax(1) == batch.labels).sum()
     if not count:
@@ -184,11 +192,20 @@ def require_same(mod: Any, model: nn.Module, reference: Iterable[Batch], target:
     if not in_order:
         return _("{count} calls: max |difference| to PyTorch below {bound}").format(
             count=count, bound=below)
-    verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
-                 "{bound}").format(images=f"{images:,}", count=f"{count:,}", bound=below)
-    return verified if expected.ndim != 2 else _(  # a layer and no classifier
+    says = _("{images} images in {count} batches: max |difference| to PyTorch below {bound}") \
+        if count > 1 else _("{images} images in one batch: max |difference| to PyTorch below "
+                            "{bound}")
+    verified = says.format(images=f"{images:,}", count=f"{count:,}", bound=below)
+    return verified if not judged else _(  # a layer and no classifier
         '{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
             verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
+
+
+def _are_labels(labels: np.ndarray | None, scores: np.ndarray) -> bool:
+    """Whether these are labels of classes that have scores."""
+    return labels is not None and labels.dtype.kind in "iu" and scores.ndim == 2 \
+        and labels.shape == scores.shape[:1] and scores.shape[1] > 1 \
+        and set(labels.flat) <= set(range(scores.shape[1]))
 
 
 def check_equivalence(mod: tvm.IRModule, torch_model: nn.Module, test_loader: Iterable,
@@ -223,7 +240,7 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     `machine` has the module's main as function `main`. `given` says in the message what is random.
     """
     images = random_like(like)
-    batch = Batch((images,), None, model(torch.from_numpy(images)).numpy())
+    batch = Batch((images,), None, model(torch.from_numpy(images.copy())).numpy())
     with guarded(machine, mod, filling=1e30, at_start=True):
         came = several_threads(lambda: _output(machine, batch, main))
     # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
@@ -234,8 +251,8 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     once = _output(machine, batch, main)
     if _equal(once, batch.expected, model):
         raise CheckFailed(_("the same numbers from every run"),
-                          _("PyTorch's with one thread, but different ones with several, on arrays "
-                            "full of other numbers"))
+                          _("PyTorch's in one run; different ones in a run with several threads, "
+                            "on arrays full of other numbers"))
     raise refusal(given or _("on random images"), mod, model, [images, random_like(like, 1)],
                   target)
 

@@ -66,11 +66,11 @@ class Piece:
         chain, parting, values = self.chain, self.parting, {}
         for taken in parting.takes:
             if place := chain.at[taken]:
-                array = given[self.names[place.position]].transpose(place.axes)
-                values[taken] = torch.from_numpy(np.ascontiguousarray(array))
+                array = np.transpose(given[self.names[place.position]], place.axes)
+                values[taken] = torch.from_numpy(np.array(array, order="C"))
         result = chain.made(parting, values)
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
-        return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
+        return np.array(np.transpose(result.numpy(), np.argsort(axes)), order="C")
 
     def rerun(self, atol: float) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
@@ -125,7 +125,10 @@ def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: 
     functions, found = {}, []
     for parting in partings:
         given = [place.position for taken in parting.takes if (place := chain.at[taken])]
-        names = {position: chain.name(position) for position in given}
+        names: dict[int, str] = {}
+        for position in dict.fromkeys(given):  # TVMScript may bind one name several times
+            name = chain.name(position)
+            names[position] = f"{name}_{position}" if name in names.values() else name
         if (end := parting.end) and (
                 function := part(mod, list(names), end.position, _title(parting))):
             functions[_title(parting)] = function

@@ -55,7 +55,10 @@ class _Recorder(TorchFunctionMode):
         self.known = {id(value): place for place, value in enumerate(inputs)}
         self.alive: list[Any] = list(inputs)
         self.count = len(inputs)
-        self.numbered = isinstance(model, nn.Sequential)
+        self.numbered = type(model).forward is nn.Sequential.forward
+        # a layer that stands twice has two numbers, and one path
+        self.order = iter([path for path, _layer in model.named_modules(remove_duplicate=False)
+                           if self.numbered and path and "." not in path])
 
     def note(self, says: str, path: str, layer: nn.Module | None, run: Callable[..., Any],
              args: tuple, kwargs: dict[str, Any], came: Any) -> None:
@@ -86,32 +89,57 @@ class _Recorder(TorchFunctionMode):
         came = func(*args, **(kwargs or {}))
         if not self.own:
             name = getattr(func, "__name__", "").strip("_")
-            self.note(".".join([*self.inside[-1:], name]), "", None, func, args, kwargs or {},
-                      came)
+            says = ".".join([*self.inside[-1:], name])
+            if name == "setitem":
+                self.note(says, "", None, _with_items, args, {}, args[0])
+            else:
+                self.note(says, "", None, func, args, kwargs or {}, came)
         return came
 
     def before(self, path: str, layer: nn.Module) -> Callable[..., None]:
         """Return the hook that a layer calls before it runs."""
         def hook(_layer: nn.Module, _given: Any) -> None:
-            self.inside.append(path)
+            self.inside.append(path if self.inside else next(self.order, path))
             self.own += _is_own(layer)
         return hook
 
     def after(self, path: str, layer: nn.Module) -> Callable[..., None]:
         """Return the hook that a layer calls when it has run."""
         def hook(_layer: nn.Module, args: tuple, kwargs: dict[str, Any], came: Any) -> None:
-            self.inside.pop()
+            number = self.inside.pop()
             self.own -= _is_own(layer)
             if not self.own and _is_own(layer):
                 says = (_("layer {layer}, {name}") if self.numbered else "{layer}, {name}").format(
-                    layer=path, name=type(layer).__name__)
+                    layer=number, name=type(layer).__name__)
                 self.note(says, path, layer, layer.forward, args, kwargs, came)
         return hook
 
 
+def _with_items(tensor: Tensor, place: Any, items: Any) -> Tensor:
+    """Return a tensor in which items were set."""
+    tensor[place] = items
+    return tensor
+
+
 @torch.no_grad()
 def steps(model: nn.Module, inputs: Sequence[Tensor]) -> list[Step]:
-    """Return the steps of a model in evaluation mode that PyTorch takes up to what it returns."""
+    """Return the steps of a model in evaluation mode that PyTorch takes up to what it returns.
+
+    None, where the steps do not give what the model does for other inputs: it may branch by a
+    number, take one out of a tensor, or write through a view.
+    """
+    found = _recorded(model, [one.clone() for one in inputs])  # a layer may work in place
+    for scale in (1, -1.5):
+        other = [scale * one if one.is_floating_point() else one for one in inputs]
+        came = run(found, other)[-1]
+        wanted = model(*(one.clone() for one in other))
+        if came.shape != wanted.shape or not torch.allclose(came, wanted, 1e-3, 1e-3,
+                                                            equal_nan=True):
+            return []
+    return found
+
+
+def _recorded(model: nn.Module, inputs: Sequence[Tensor]) -> list[Step]:
     recorder, hooks = _Recorder(model, inputs), []
     for path, layer in model.named_modules():
         if path:

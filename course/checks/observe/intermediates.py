@@ -21,12 +21,14 @@ class Binding(NamedTuple):
     """A variable of main, what computes it, what that takes, and its value for each input tried.
 
     `kernel` is the PrimFunc or library function; `takes` has its tensors, a name for each variable
-    and the array of each constant.
+    and the array of each constant; `of` has the positions of these variables among main's tensors,
+    those below 0 among its parameters.
     """
 
     name: str
     kernel: str
     takes: tuple[str | np.ndarray, ...]
+    of: tuple[int, ...]
     values: list[np.ndarray]
 
     @property
@@ -110,6 +112,21 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
     tuples = {binding.var: binding.value for block in main.body.blocks
               for binding in block.bindings if isinstance(binding.var.ty, relax.TupleType)}
 
+    makes = {binding.var: binding.value for block in main.body.blocks
+             for binding in block.bindings}
+    positions = {var: place - len(main.params) for place, var in enumerate(main.params)}
+    for place, binding in enumerate(bindings):
+        positions.setdefault(binding.var, place)
+
+    def of(value: Any) -> tuple[int, ...]:
+        found, waiting = [], [*relax.analysis.free_vars(value)]
+        while waiting:
+            if (var := waiting.pop()) in positions:
+                found.append(positions[var])
+            elif var in makes:  # a tuple, a shape, a second name
+                waiting.extend(relax.analysis.free_vars(makes[var]))
+        return tuple(found)
+
     def computes(value: Any) -> Any:  # what is taken of a tuple was computed with the others
         return tuples.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
             else value
@@ -118,7 +135,7 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
         tvm.runtime.tensor(one) for one in (x if isinstance(x, tuple) else (x,))))]
         for x in inputs]
     return [Binding(binding.var.name, kernel_of(value := computes(binding.value)), _taken(value),
-                    [run[position] for run in runs])
+                    of(binding.value), [run[position] for run in runs])
             for position, binding in enumerate(bindings)]
 
 
