@@ -260,7 +260,7 @@ def test_what_is_kept_of_earlier_calls_is_proved() -> None:
         return str(failed.value.parts[2])
 
     kept: dict[object, np.ndarray] = {}
-    first = "right for this input when it is called first"
+    first = "called first, in another process, it was right for this input"
     assert fails(lambda x, y: kept.setdefault(x.shape, x + 2 * y), (1, 3)) == first
     kept.clear()
     assert fails(lambda x, y: kept.setdefault(x.tobytes(), x + 2 * y), (1, 3)) == first

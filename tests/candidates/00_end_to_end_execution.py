@@ -67,7 +67,7 @@ def make_relu6():
                 Y[a, b] = T.max(T.min(X[a, b], T.float32(6)), T.float32(0))
     return f
 
-# %% 0.3 wrong: without T.init -> every element to have an initial value | f adds to Y, or compares with it, in sblock Y, and nothing was written
+# %% 0.3 wrong: without T.init -> every element to have an initial value | f computes Y of Y itself in sblock Y, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -194,7 +194,7 @@ def create_deep_mlp():
 
 # %% more
 
-# %% 0.1 wrong: returned, not written -> Y holds what it held before, and a value was returned
+# %% 0.1 wrong: returned, not written -> Y is full of NaN, as before the call, and a value was returned
 def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
     return [[v / sum(row) for v in row] for row in Y]
@@ -246,7 +246,7 @@ def make_relu6():
 # %% 0.2 wrong: Python's min and max -> Cannot use and / or / not operator to Expr
 # T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => min(max(X[vi, vj], 0), 6)
 
-# %% 0.2 wrong: made by a tensor expression -> one by te.create_prim_func
+# %% 0.2 wrong: made by a tensor expression -> as if te.create_prim_func or a schedule had made it
 def make_relu6():
     from tvm import te
     A = te.placeholder((4, 10), name="A")
@@ -267,7 +267,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f adds to M, or compares with it, in sblock M, and nothing was written
+# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f computes M of M itself in sblock M, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -453,7 +453,7 @@ def lnumpy_softmax(X, Y):
 # %% 0.2 wrong: no s_tir in decorator -> docs/tvm_errors.md#tir-verifier
 # @T.prim_func(s_tir=True) => @T.prim_func
 
-# %% 0.2 wrong: a scalar argument -> a scalar among them
+# %% 0.2 wrong: a scalar argument -> one that is no buffer
 # ), Y: => ), n: T.int32, Y:
 
 # %% 0.2 right: private PrimFunc
@@ -808,10 +808,10 @@ def lnumpy_softmax(X, Y):
 # T.float32(0) => 0
 # T.float32(6) => 6
 
-# %% 0.2 wrong: reads Y in place of X -> relu6 adds to Y, or compares with it, in sblock Y
+# %% 0.2 wrong: reads Y in place of X -> relu6 computes Y of Y itself in sblock Y
 # T.max(X => T.max(Y
 
-# %% 0.2 wrong: arguments in the order Y, X -> the arguments in the order X, Y | the first argument, Y, is written, and the last, X, is only read
+# %% 0.2 wrong: arguments in the order Y, X -> the arguments in the order X, Y | the first argument, Y, is written, and the last, X, is not
 # X: => Z:
 # Y: => X:
 # Z: => Y:
@@ -877,7 +877,7 @@ def make_relu6():
 # T.grid(4, 10) => T.grid(1, 40)
 # vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.spatial(4, j // 10), T.axis.spatial(10, j % 10)
 
-# %% 0.2 wrong: te.create_prim_func, above the function -> one by te.create_prim_func
+# %% 0.2 wrong: te.create_prim_func, above the function -> as if te.create_prim_func or a schedule had made it
 from tvm import te
 _X = te.placeholder((4, 10), "float32", name="X")
 _ready = te.create_prim_func([_X, te.compute((4, 10), lambda i, j: te.min(te.max(_X[i, j], 0.0), 6.0), name="Y")])
@@ -933,7 +933,7 @@ def make_row_max():
                     Y[vi] = X[vi, vk]
     return f
 
-# %% 0.3 wrong: made by a tensor expression -> one by te.create_prim_func
+# %% 0.3 wrong: made by a tensor expression -> as if te.create_prim_func or a schedule had made it
 def make_row_max():
     from tvm import te
     X = te.placeholder((5, 12), "float32", name="X")
@@ -1096,7 +1096,7 @@ def looks_pure(function, x, shape):
     np.testing.assert_array_equal(first, second)
     return True
 
-# %% 0.3 wrong: starts from -1e30 -> expected: [0, 0, 0, -3.3e+38, 0] | got: [0, 0, 0, *-1e+30*, 0]
+# %% 0.3 wrong: starts from -1e30 -> expected: [0, 0, 0, -3.402e+38, 0] | got: [0, 0, 0, *-1e+30*, 0]
 # T.min_value("float32") => T.float32(-1e30)
 
 # %% 0.4 wrong: a third argument for the function -> TypeError: function() takes 2 positional arguments

@@ -42,7 +42,7 @@ def cross_entropy(logits, labels):
     log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return -(log_p * np.eye(10)[labels]).sum(axis=1).mean()
 
-# %% 1.2 wrong: nothing is returned -> a number | None, of type NoneType
+# %% 1.2 wrong: nothing is returned -> an int or a float | None, of type NoneType
 # return float => float
 
 # %% 1.2 right: logaddexp
@@ -144,13 +144,13 @@ def per_class_recall(confusion):
     with np.errstate(all="ignore"):
         return np.where(confusion.sum(axis=1) > 0, np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1), np.nan)
 
-# %% 1.2 wrong: a str -> a number | '3.5078108', of type str
+# %% 1.2 wrong: a str -> an int or a float | '3.5078108', of type str
 # return float => return str
 
-# %% 1.2 wrong: a list -> a number | of type list
+# %% 1.2 wrong: a list -> an int or a float | of type list
 # return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return [log_sums.mean()]
 
-# %% 1.2 wrong: an array of one number -> a number | of type ndarray
+# %% 1.2 wrong: an array of one number -> an int or a float | of type ndarray
 # return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return log_sums.mean(keepdims=True)
 
 # %% 1.2 right: np.average, int labels, a NumPy scalar

@@ -86,7 +86,7 @@ def linear(x, w, b):
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(te.if_then_else(
         k < last, x[i, te.min(k, last - 1)] * w[j, te.min(k, last - 1)], b[j]), axis=k))
 
-# %% 2.3 wrong: the kernel is flipped -> the kernel is flipped (a deep-learning conv2d does not)
+# %% 2.3 wrong: the kernel is flipped -> as with a flipped kernel (a deep-learning conv2d does not flip it)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -237,7 +237,7 @@ def linear(x, w, b):
 # %% 2.5 wrong: softmax over the batch -> layer 7, Softmax
 # lv, axis=1 => lv, axis=0
 
-# %% 2.5 wrong: a ReLU is left out -> layer 1, ReLU: nothing
+# %% 2.5 wrong: a ReLU is left out -> layer 1, ReLU: lv
 # lv = bb.emit_te(topi.nn.relu, lv) => pass
 
 # %% 2.5 wrong: the linear layers by Relax operators, not lowered -> operators as PrimFuncs
@@ -329,7 +329,7 @@ def by_library(a):
     return te.extern(a.shape, [a], lambda given, out: tvm.tirx.call_packed(
         "env.rectify", given[0], out[0]))
 
-# %% 2.5 wrong: by TVM's importer -> as an importer does
+# %% 2.5 wrong: by TVM's importer -> PyTorch's conv2d was called
 def create_model_via_emit_te(weights):
     return helpers.import_model(helpers.pytorch_model(weights), (4, 1, 28, 28))
 
@@ -466,7 +466,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return topi.add(y, b)
 
-# %% 2.2 wrong: an axis left out of the reduction -> PrimFunc main reads w at rv, and no loop runs over rv:
+# %% 2.2 wrong: an axis left out of the reduction -> PrimFunc main has w at rv, and no loop around it gives that rv a value
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
@@ -490,10 +490,10 @@ def linear(x, w, b):
     y = te.compute((n, m), lambda i, j: te.sum(p[i, j, r], axis=[r]), tag="matmul")
     return te.compute((n, m), lambda *at: y(*at) + b(at[1]))
 
-# %% 2.3 wrong: the channels are not in the reduction -> PrimFunc main reads x at c, and no loop runs over c:
+# %% 2.3 wrong: the channels are not in the reduction -> PrimFunc main has x at c, and no loop around it gives that c a value
 # axis=[c, p, q] => axis=[p, q]
 
-# %% 2.3 wrong: the columns are not in the reduction -> PrimFunc main reads x at q, and no loop runs over q:
+# %% 2.3 wrong: the columns are not in the reduction -> PrimFunc main has x at q, and no loop around it gives that q a value
 # axis=[c, p, q] => axis=[c, p]
 
 # %% 2.3 wrong: rows and columns of the output exchanged -> every index inside its buffer
@@ -527,7 +527,7 @@ def conv2d(x, w):
 # %% 2.4 wrong: rows and columns of the output exchanged -> every index inside its buffer
 # height // 2, width // 2 => width // 2, height // 2
 
-# %% 2.4 wrong: an axis left out -> PrimFunc main reads x at rv, and no loop runs over rv:
+# %% 2.4 wrong: an axis left out -> PrimFunc main has x at rv, and no loop around it gives that rv a value
 # , name="q" =>
 # axis=[p, q] => axis=[p]
 
@@ -552,7 +552,7 @@ def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: x[i, j] * te.if_then_else(x[i, j] > 0, 1.0, 0.0)
                       + slope * x[i, j] * te.if_then_else(x[i, j] > 0, 0.0, 1.0))
 
-# %% 2.1 wrong: by get_global_func topi.leaky_relu -> one by TOPI: T_leaky_relu
+# %% 2.1 wrong: by get_global_func topi.leaky_relu -> the operation T_leaky_relu, which no te.compute in your function made
 def leaky_relu(x, slope):
     return tvm.get_global_func("topi.nn.leaky_relu")(x, slope)
 
@@ -560,7 +560,7 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
 
-# %% 2.1 wrong: TOPI's function is fetched in the cell, and called later -> one by TOPI: T_leaky_relu
+# %% 2.1 wrong: TOPI's function is fetched in the cell, and called later -> the operation T_leaky_relu, which no te.compute in your function made
 from_registry = tvm.get_global_func("topi.nn.leaky_relu")
 
 
@@ -571,7 +571,7 @@ def leaky_relu(x, slope):
 def leaky_relu(slope, x):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
-# %% 2.2 wrong: by get_global_func topi dense -> one by TOPI: T_matmul
+# %% 2.2 wrong: by get_global_func topi dense -> the operation T_matmul, which no te.compute in your function made
 def linear(x, w, b):
     y = tvm.get_global_func("topi.nn.dense")(x, w, None, "float32") if False else tvm.get_global_func("topi.matmul")(x, w, False, True)
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
@@ -584,7 +584,7 @@ def conv2d(x, w):
     n, c, h, wd = x.shape
     return te.compute((n, c, h - 40, wd), lambda a, o, i, j: x[a, o, i, j])
 
-# %% 2.4 wrong: by tvm.topi.cpp -> one by TOPI: pool_max
+# %% 2.4 wrong: by tvm.topi.cpp -> the operation pool_max, which no te.compute in your function made
 def max_pool(x):
     import tvm.topi.cpp as c
     return c.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], 1, False, "NCHW", True)
@@ -610,10 +610,10 @@ def summed(x, w, b):
     y = topi.sum(topi.multiply(topi.expand_dims(x, 1), topi.expand_dims(w, 0)), axis=2)
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.7 wrong: TOPI's softmax by the registry -> one by TOPI
+# %% 2.7 wrong: TOPI's softmax by the registry -> which no te.compute in your function made
 # bb.emit_te(softmax, lv) => bb.emit_te(lambda x: tvm.get_global_func("topi.nn.softmax")(x, 1), lv)
 
-# %% 2.7 wrong: flatten and ReLU by tvm.topi.cpp -> one by TOPI
+# %% 2.7 wrong: flatten and ReLU by tvm.topi.cpp -> which no te.compute in your function made
 # bb.emit_te(flatten, => bb.emit_te(topi.cpp.nn.flatten,
 # bb.emit_te(relu_any, lv) => bb.emit_te(lambda x: topi.cpp.nn.relu(x, 0.0), lv)
 

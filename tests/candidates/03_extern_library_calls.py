@@ -101,7 +101,7 @@ def numpy_conv2d(function):
 def windows_of(x, w):
     return np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
 
-# %% 3.4 wrong: another name -> env.conv in the registry
+# %% 3.4 wrong: another name -> no such name; new names: env.conv
 # env.conv2d => env.conv
 
 # %% 3.4 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 2, 2)
@@ -136,7 +136,7 @@ def register_conv2d_numpy():
         out[...] = product.reshape(out.shape) + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: weight flipped -> the kernel is flipped
+# %% 3.5 wrong: weight flipped -> as with a flipped kernel (a deep-learning conv2d does not flip it)
 # windows, kernels => windows, kernels[:, :, ::-1, ::-1]
 
 # %% 3.5 wrong: bias along the width -> env.conv2d to run on x (1, 1, 2, 2)
@@ -400,7 +400,7 @@ def create_model_with_library_conv2d(weights):
 # (x, w, b) => (x, w, relax.const(np.zeros_like(bias)))
 # bb.emit_output(lv) => bb.emit_output(bb.emit_te(topi.add, lv, b))
 
-# %% 3.6 wrong: topi.nn.conv2d instead of env.conv2d -> PrimFunc conv2d convolves
+# %% 3.6 wrong: topi.nn.conv2d instead of env.conv2d -> 0 calls in 250 batches
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, conv="topi")
 
@@ -428,7 +428,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, softmax=False)
 
-# %% 3.6 wrong: ReLU missing -> layer 1, ReLU: nothing
+# %% 3.6 wrong: ReLU missing -> layer 1, ReLU: lv
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, relu=False)
 
@@ -747,7 +747,7 @@ def register_softmax(x, out):
     e = np.exp(a - a.max(1, keepdims=True))
     o[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: defined and returned, not registered -> a function registered as env.softmax | nothing new in the registry
+# %% 3.1 wrong: defined and returned, not registered -> a function registered as env.softmax | no such name; new names: none
 def register_softmax():
     def softmax(x, out):
         a, o = np.from_dlpack(x), np.from_dlpack(out)
@@ -767,7 +767,7 @@ def storages_needed(reads):
     with tvm.transform.PassContext():
         return plan(lowered(chain(reads))).script().count("alloc_storage")
 
-# %% 3.4 wrong: NumPy convolves, PyTorch multiplies by 1 -> PyTorch multiplied no tensor by another
+# %% 3.4 wrong: NumPy convolves, PyTorch multiplies by 1 -> no product of two tensors by PyTorch was seen
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):

@@ -186,7 +186,7 @@ def cnn_rules():
         return bb.emit_te(conv2d, node_map[node.args[0]], *params)
     return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
 
-# %% 5.5 wrong: a fixed batch -> inputs (n, 3), (n, 3); x + y: (n, 3), (n, 3) | got: (4, 3), (4, 3)
+# %% 5.5 wrong: a fixed batch -> inputs (n, 3), (n, 3); x + y: (n, 3), (n, 3) | R.Tensor((4, 3), dtype="float32"), R.Tensor((4, 3)
 # (batch, width) => (4, width)
 
 # %% 5.5 wrong: a variable for each input -> inputs whose batches differ to be refused | main ran with batches of 3, 2
@@ -230,7 +230,7 @@ def import_for_any_batch(model, features):
 
 # %% more
 
-# %% 5.1 wrong: names of PrimFuncs -> names of bindings of main: lv, lv1, lv2
+# %% 5.1 wrong: names of PrimFuncs -> names of calls in main: 'lv', 'lv1', 'lv2'
 def mend():
     return {"add_bias": bias_with(), "max_pool": largest_with()}
 
@@ -751,7 +751,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(batch, width) for width in features],
                    {operator.add: map_add}, MLP_RULES | {nn.ReLU: map_inner_relu})
 
-# %% 5.5 wrong: features first -> inputs (n, 3), (n, 3) | got: (3, n), (3, n)
+# %% 5.5 wrong: features first -> inputs (n, 3), (n, 3) | R.Tensor((3, n), dtype="float32"), R.Tensor((3, n)
 def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
     def map_add(bb, node_map, node):
         return bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))

@@ -16,7 +16,7 @@ def conv2d(x: np.ndarray, w: np.ndarray, b: Any = 0, padding: int = 0) -> np.nda
 
 
 CONV2D: dict[str, Callable[..., np.ndarray]] = {
-    _("the kernel is flipped (a deep-learning conv2d does not)"):
+    _("as with a flipped kernel (a deep-learning conv2d does not flip it)"):
         lambda x, w, b=0: conv2d(x, w[:, :, ::-1, ::-1], b),
     _("padding is 1, and the output is cut to its size"):
         lambda x, w, b=0: conv2d(x, w, b, padding=1)[

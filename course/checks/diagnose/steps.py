@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from course.checks.observe.spies import name_of
 from course.words import _
 
 Values = list[Tensor]
@@ -88,7 +89,7 @@ class _Recorder(TorchFunctionMode):
                            kwargs: dict[str, Any] | None = None) -> Any:
         came = func(*args, **(kwargs or {}))
         if not self.own:
-            name = getattr(func, "__name__", "").strip("_")
+            name = name_of(func).strip("_")
             says = ".".join([*self.inside[-1:], name])
             if name == "setitem":
                 self.note(says, "", None, _with_items, args, {}, args[0])

@@ -67,7 +67,7 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
     new = mod.clone()
     for name, operation in operations.items():
         if name not in bindings:
-            raise CheckFailed(_("names of bindings of main: {names}").format(
+            raise CheckFailed(_("names of calls in main: {names}").format(
                 names=", ".join(map(repr, bindings))),
                 repr(name) if isinstance(name, str) else f"{name}, {type(name).__name__}")
         kernel, arguments = bindings[name].value.args[:2]

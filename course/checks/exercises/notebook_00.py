@@ -22,7 +22,7 @@ from course.checks.spec.forms import Main, Misuse, fenced, is_float32, program, 
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
-from course.tir.walk import accesses, constant, sblocks, stores, walk
+from course.tir.walk import accesses, constant, sblocks, walk
 from course.words import _
 
 # ---- low-level NumPy -----------------------------------------------------------------------
@@ -70,12 +70,13 @@ def _require_usable(func: tvm.tirx.PrimFunc) -> None:
     primfuncs.require_first_values(func, name)
 
 
-def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed where something is assigned outside of all sblocks, or without axes."""
-    for store, block in stores(func):
-        if block is None or not block.iter_vars:
-            raise CheckFailed(_("every assignment in an sblock with axes"),
-                              _("one to {name} in none").format(name=store.buffer.name))
+def _require_sblocks(func: tvm.tirx.PrimFunc, axes: bool) -> None:
+    """Raise CheckFailed where something is assigned outside of all sblocks, of those with axes."""
+    for node, place in walk(func.body):
+        if isinstance(node, tvm.tirx.BufferStore) and not (place.axes if axes else place.block):
+            raise CheckFailed(_("every assignment in an sblock with axes") if axes
+                              else _("every assignment in an sblock"),
+                              _("one to {name} in none").format(name=node.buffer.name))
 
 
 @exercise("0.2", "make_relu6()", seconds=10)
@@ -84,7 +85,7 @@ def exercise_0_2(make_relu6: Callable) -> str:
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
     _require_usable(func)
     check(_CUT, func)
-    _require_sblocks(func)
+    _require_sblocks(func, axes=True)
     for axis in (axis for block in sblocks(func) for axis in block.iter_vars):
         if axis.iter_type != tvm.tirx.IterVar.DataPar:
             raise CheckFailed(_("spatial axes only"),
@@ -95,8 +96,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
 
 def _row_max_cases() -> Cases:
     mixed = 5 * random(5, 12)
-    mixed[1], mixed[3] = -np.abs(mixed[1]) - 1, -3.4e38  # none above zero; near the least
-    mixed[3, 5], mixed[4, 0], mixed[0, 11] = -3.3e38, 40, 9
+    mixed[1], mixed[3] = -np.abs(mixed[1]) - 1, np.finfo("float32").min  # none above zero
+    mixed[3, 5], mixed[4, 0], mixed[0, 11] = -3.4025e38, 40, 9  # near the least
     yield from ({"X": x} for x in (*rows(5, 12), mixed))
 
 
@@ -114,30 +115,43 @@ def exercise_0_3(make_row_max: Callable) -> str:
         raise CheckFailed(_("an sblock that reads {buffer} along a reduction axis").format(
                               buffer=func.params[0].name),
                           _("none"), 'T.axis.remap("SR", [i, k])')
-    _require_sblocks(func)
+    _require_sblocks(func, axes=False)
     for block in sblocks(func):
         if block.init is None and any(map(is_reduction, block.iter_vars)):
             raise CheckFailed(_("the first value in T.init"),
                               _("sblock {name_hint} has a reduction axis and no T.init").format(
                                   name_hint=block.name_hint))
-        inits = [each for node, place in walk(block.init) for each in accesses(node, place)] \
-            if block.init is not None else []
-        written = {each.buffer for each in inits if each.writes}
-        if read := [each.buffer.name for each in inits
-                    if not each.writes and each.buffer in written]:
+        if read := _read_first(block):
             raise CheckFailed(_("the first value in T.init"),
                               _("T.init of sblock {name_hint} reads {buffer}").format(
-                                  name_hint=block.name_hint, buffer=read[0]))
+                                  name_hint=block.name_hint, buffer=read))
     return _("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
              "too, whatever Y held before")
+
+
+def _read_first(block: Any) -> str:
+    """Return the name of a buffer that a T.init writes, and reads before, or ""."""
+    every = [each for node, place in walk(block.init) for each in accesses(node, place)] \
+        if block.init is not None else []
+    written = [each.buffer for each in every if each.writes]
+    first = {each.buffer: each for each in reversed(every)}
+    return next((buffer.name for buffer in written if not first[buffer].writes), "")
 
 
 def _reads_along(block: Any) -> bool:
     """Whether an index of what an sblock reads depends on a reduction axis, not of one place."""
     along = {axis.var for axis in block.iter_vars
              if is_reduction(axis) and constant(axis.dom.extent) != 1}
-    return any(not access.writes and along & variables(access.indices)
-               for node, place in walk(block.body) for access in accesses(node, place))
+    for node, place in walk(block.body):
+        match node:
+            case tvm.tirx.Bind() if along & variables([node.value]):
+                along.add(node.var)
+            case tvm.tirx.For() if along & variables([node.min, node.extent]):
+                along.add(node.loop_var)
+        if any(not access.writes and along & variables(access.indices)
+               for access in accesses(node, place)):
+            return True
+    return False
 
 
 # ---- pure or not ---------------------------------------------------------------------------
@@ -204,15 +218,16 @@ def _given_programs(looks_pure: Callable) -> Callable[..., np.ndarray]:
         names: dict[str, Any] = {"np": np, "itertools": itertools}
         exec(function, names)
         wrong: list[CheckFailed] = []
+        of_x = x.shape
 
-        def watched(given: Any, out: Any) -> None:
-            for name, array, wanted in (("x", given, x.shape), ("out", out, shape)):
+        def watched(x: Any, out: Any) -> None:
+            for name, array, wanted in (("x", x, of_x), ("out", out, shape)):
                 came = (str(getattr(array, "dtype", type(array).__name__)), np.shape(array))
                 if not isinstance(array, np.ndarray) or came != ("float32", wanted):
                     wrong.append(CheckFailed(
                         _("{name} as {type}, in a call of function").format(
                             name=name, type=f"float32 {wanted}"), " ".join(map(str, came))))
-            names["function"](given, out)
+            names["function"](x, out)
         watched.__qualname__ = "function"  # in errors, as the reader knows it
         try:
             came = looks_pure(watched, x, shape)

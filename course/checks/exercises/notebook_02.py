@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.spec import Cases, Spec, check, not_finite, window_fits
-from course.tir.walk import sblocks
+from course.tir.walk import constant, sblocks
 from course.words import _
 
 
@@ -57,9 +58,9 @@ def _linear_cases() -> Cases:
 
 _DENSE = Spec(
     expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
-    {_("the bias: it is inside the sum, so it is added k times"):
+    {_("the bias is added k times"):
         lambda x, w, b: x @ w.T + np.float32(x.shape[1]) * b,
-     _("the weight is not transposed"): lambda x, w, b: x @ w + b},
+     _("it is x W + b"): lambda x, w, b: x @ w + b},
     least={"n": 2, "m": 2, "k": 2},
     beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
                                "b": fractions(5, seed=2)}), fault=Misuse)
@@ -82,7 +83,7 @@ def _conv2d_cases() -> Cases:
 
 _CONVOLUTION = Spec(
     expression, conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
-    CONV2D | {_("the kernel's rows and columns are exchanged"):
+    CONV2D | {_("as with a kernel whose rows and columns are exchanged"):
               lambda x, w: conv2d(x, w.swapaxes(2, 3))},
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
     least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, fault=Misuse)
@@ -111,7 +112,7 @@ def _pooled(x: np.ndarray, stride: int = 2) -> np.ndarray:
 
 _MAX_POOL = Spec(
     expression, _pooled, _pool_cases, {"x": "n c h w"}, {
-        _("the start value of the maximum: windows below zero give 0"):
+        _("windows below zero give 0"):
             lambda x: _pooled(x).clip(0),
         _("the stride of the pooling is 1, and the output is cut to its size"):
             lambda x: _pooled(x, 1)[..., :x.shape[2] // 2, :x.shape[3] // 2]},
@@ -135,9 +136,8 @@ def exercise_2_5(create_model: Callable) -> str:
     made = make(mod, other)
     verified = made.require_trained()
     if "conv2d" in calls.names:
-        raise CheckFailed(_("operators from TOPI, one by one"),
-                          _("PyTorch's conv2d was called while your function ran, as an importer "
-                            "does to record the model"),
+        raise CheckFailed(_("operators from TOPI, without PyTorch's conv2d"),
+                          _("PyTorch's conv2d was called while your function ran"),
                           _("bb.emit_te(topi...) for each operator; the weights are all you need"))
     made.require_random()
     return _("operators as PrimFuncs, right with random weights too. {verified}").format(
@@ -152,14 +152,18 @@ def _holds(taken: np.ndarray, array: np.ndarray) -> bool:
     return taken.size == array.size and np.array_equal(np.sort(taken, None), np.sort(array, None))
 
 
-def _lacks(call: Binding, known: Mapping[str, np.ndarray], values: Sequence[np.ndarray],
+def _taken(call: Binding, calls: Sequence[Binding], images: np.ndarray) -> list[np.ndarray]:
+    """Return the constants that a call takes, and the values of the others, or main's images."""
+    return [*(one for one in call.takes if not isinstance(one, str)),
+            *(calls[place].value if place >= 0 else images for place in call.of)]
+
+
+def _lacks(call: Binding, taken: Sequence[np.ndarray], values: Sequence[np.ndarray],
            index: int, layers: Sequence[nn.Module], arrays: Mapping[str, np.ndarray]) -> list[str]:
     """Return what of a layer's a call neither takes nor gives.
 
     The first of `layers` makes values[index + 1] of values[index] by its `arrays`.
     """
-    taken = [one for given in call.takes
-             if (one := known.get(given) if isinstance(given, str) else given) is not None]
     result = _("the result {shape}").format(shape=values[index + 1].shape)
     there = {
         f"x {values[index].shape}": any(
@@ -177,34 +181,48 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
     """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
     (weights, model), values = cnn(), [reference()[0].images]
     calls = values_of(made.mod, made.machine, values)
-    known = {made.mod["main"].params[0].name: values[0]} | {call.name: call.value for call in calls}
     for layer in model:
         values.append(layer(torch.from_numpy(values[-1])).numpy())
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
         parameters = [f"{name}_weight", f"{name}_bias"]
-        lacks = functools.partial(_lacks, known=known, values=values, index=index,
-                                  layers=model[index:],
+        lacks = functools.partial(_lacks, values=values, index=index, layers=model[index:],
                                   arrays={one: weights[one] for one in parameters})
-        nearest = min(calls, key=lambda call: len(lacks(call)))
-        if lacking := lacks(nearest):
+        nearest, given = min(((call, _taken(call, calls, values[0])) for call in calls),
+                             key=lambda both: len(lacks(*both)))
+        if lacking := lacks(nearest, given):
             raise CheckFailed(
                 _("the {layer} as one PrimFunc, of x {shape}, {parameters}").format(
                     layer=_SAYS[type(model[index])], shape=values[index].shape,
                     parameters=", ".join(parameters)),
                 _("{kernel} has all of it but {lacking}; it takes {taken}").format(
                     kernel=nearest.kernel, lacking=_(", ").join(lacking),
-                    taken=_(", ").join(str(known[one].shape if isinstance(one, str) else one.shape)
-                                       for one in nearest.takes)))
+                    taken=_(", ").join(str(one.shape) for one in given)))
         inside = _reductions(made.mod[nearest.kernel])  # also of what was fused since
         sums = [operation.name for func, operations in expressions.made
                 if any(tvm_ffi.structural_equal(one, other, True)
                        for one in _reductions(func) for other in inside)
-                for operation in operations if getattr(operation, "reduce_axis", ())]
+                for operation in operations
+                if _is_sum_with(operation, weights[parameters[0]].shape)]
         if sums:
             raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
                               _("{kernel} has TOPI's {operator} in it, a sum").format(
                                   kernel=nearest.kernel, operator=sums[0]),
                               _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
+
+
+def _is_sum_with(operation: Any, shape: Sequence[int]) -> bool:
+    """Whether an operation is a sum in which a tensor of a shape, such as a weight, has a part."""
+    if not getattr(operation, "reduce_axis", ()) \
+            or not isinstance(operation.body[0].combiner.result[0], tvm.tirx.Add):
+        return False
+    waiting = [*operation.input_tensors]
+    while waiting:
+        tensor = waiting.pop()
+        if [constant(extent) for extent in tensor.shape] == list(shape):
+            return True
+        if not getattr(tensor.op, "reduce_axis", ()):  # what was added up before is another's
+            waiting += [*tensor.op.input_tensors]
+    return False
 
 
 def _reductions(func: tvm.tirx.PrimFunc) -> list[tvm.s_tir.SBlock]:
@@ -262,5 +280,5 @@ def exercise_2_7(create_model: Callable) -> str:
     verified = made.require_trained()
     made.require_random()
     _require_shifted(create_model)
-    return _("nothing of TOPI's in it; right with random weights, and with logits that differ by "
+    return _("no tensor of TOPI's in it; right with random weights, and with logits that differ by "
              "hundreds\n{verified}").format(verified=verified)

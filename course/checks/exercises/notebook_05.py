@@ -85,6 +85,7 @@ def _avg_pool_cases() -> Cases:
             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+            ((1, 2, 4, 5), (4, 5), (1, 1)),
             ((5, 33, 30, 31), (2, 2), (2, 2))]:
         yield {"x": fractions(*shape), "kernel": kernel, "stride": stride}
 
@@ -472,10 +473,12 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
         with naming(title):
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
             machine = build(mod, QUICK)
-            taken = [tuple(int(extent) if isinstance(extent, tirx.IntImm) else "n"
-                           for extent in param.ty.shape or ()) for param in mod["main"].params]
-            if taken != (wanted := [("n", width) for width in features]):
-                raise CheckFailed(_("inputs {shapes}").format(shapes=_text(wanted)), _text(taken))
+            taken = [param.ty for param in mod["main"].params]
+            shapes = [tuple(int(extent) if isinstance(extent, tirx.IntImm) else "n"
+                            for extent in getattr(type_, "shape", None) or ()) for type_ in taken]
+            if shapes != (wanted := [("n", width) for width in features]):
+                raise CheckFailed(_("inputs {shapes}").format(shapes=_text(wanted)),
+                                  ", ".join(map(str, taken)))
             _require_no_library(mod, _("the module"))
             if len(features) > 1:
                 _require_refusals(machine, features)

@@ -150,7 +150,7 @@ def exercise_9_1(use_clip: Callable) -> str:
     """a clip for the minimum of a ReLU."""
     cuts = {cut.text: cut for cut in _CUTS}
     mains = _answered(use_clip, {text: cut.module() for text, cut in cuts.items()},
-                      {text: cut.left for text, cut in cuts.items()})
+                      {text: cut.left for text, cut in cuts.items()}, _clean)
     check(compiled(cuts, _Formula.__call__, {
         text: [[(scale * random(*shape, seed=place + scale)).astype(cut.dtype)
                 for place, shape in enumerate(cut.inputs.values())] for scale in (1, 10, 400)]
@@ -180,7 +180,7 @@ def _not_allowed(given: Any) -> str:
     if given.shape != _SHAPE or given.dtype != np.float32:
         return f"{given.dtype}, {given.shape}"
     return "" if np.abs(given).max() <= _MOST else _("numbers from {least} to {most}").format(
-        least=f"{given.min():.4g}", most=f"{given.max():.4g}")
+        least=f"{given.min():.9g}", most=f"{given.max():.9g}")
 
 
 @exercise("9.2", "verdicts()")
@@ -197,8 +197,8 @@ def exercise_9_2(verdicts: Callable) -> str:
             continue
         if given is not None and (says := _not_allowed(given)):
             raise CheckFailed(_("{letter}: a float32 array of shape {shape}, with numbers from "
-                                "{least} to {most}").format(letter=letter, shape=_SHAPE,
-                                                            least=-_MOST, most=_MOST), says)
+                                "{least} to {most}, or None").format(
+                                    letter=letter, shape=_SHAPE, least=-_MOST, most=_MOST), says)
         says = _("{letter}: an input for which the two sides differ by more than {least}").format(
             letter=letter, least=_LEAST)
         if given is None:

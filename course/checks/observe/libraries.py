@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tvm
@@ -56,8 +56,8 @@ def registered(register: Callable, name: str) -> Callable:
     if found is None:
         new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
         raise CheckFailed(_("a function registered as {name}").format(name=name),
-                          _("{new} in the registry").format(new=", ".join(new) or _("nothing new"))
-                          )
+                          _("no such name; new names: {names}").format(
+                              names=", ".join(new) or _("none")))
     earlier = tvm.register_global_func(name, lambda *_arrays: None, override=True)
     try:
         register()
@@ -90,15 +90,12 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     for key, item in fenced.items():
         item.require_whole(key)
     result = tensors.pop().numpy()
-    # what comes of NaN or infinity may be NaN everywhere
-    written = not np.isnan(result).all() or any(not np.isfinite(array).all()
-                                                for array in inputs.values())
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
             raise Misused(_("{key} to stay as it was").format(key=key),
                           _("{name} wrote into {key}").format(name=name, key=key))
-    if not written:
-        _refuse_unwritten(function, tensors, out, returned)
+    if np.isnan(result).all():
+        _require_written(function, tensors, out, returned)
     if returned is not None:
         raise CheckFailed(_("{name} to return nothing").format(name=name),
                           _("out was written, and a {name} was returned").format(
@@ -106,18 +103,23 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     return result
 
 
-def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],
-                      returned: Any) -> NoReturn:
-    """Raise Misused: a library function left the NaN in `out`, or read it."""
+def _require_written(function: Callable, tensors: list[Any], out: tuple[int, ...],
+                     returned: Any) -> None:
+    """Raise Misused where a library function left the NaN in `out`, or read it.
+
+    If it writes NaN into an `out` full of ones too, NaN is its result.
+    """
+    ones = tvm.runtime.tensor(np.ones(out, "float32"))
+    function(*tensors, ones)
+    if np.isnan(ones.numpy()).all():
+        return
+    if not (ones.numpy() == 1).all():
+        raise Misused(_("a result that does not depend on what out held before"),
+                      _("NaN, because out was full of NaN"))
     came = _("out still holds only the NaN from before the call")
     if returned is not None:
         raise Misused(_("out to be written"),
                       _("{came}, and a value was returned").format(came=came))
-    ones = tvm.runtime.tensor(np.ones(out, "float32"))
-    function(*tensors, ones)
-    if not (ones.numpy() == 1).all():
-        raise Misused(_("a result that does not depend on what out held before"),
-                      _("NaN, because out was full of NaN"))
     raise Misused(_("the memory of out to be written, as by np.from_dlpack(out)[...] = ..."), came)
 
 
@@ -162,8 +164,10 @@ def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) ->
     for (key, wanted), array in zip(expected.items(), came, strict=False):
         if (differ := array != wanted).any():
             at = tuple(np.argwhere(differ)[0])
+            texts = next(both for digits in (4, 9, 17) if len(set(both := [
+                f"{one[at]:.{digits}g}" for one in (array, wanted)])) > 1)
             said = (_("{value} instead of {right} at {place}, and {count} more that differ")
                     if differ.sum() > 1 else _("{value} instead of {right} at {place}"))
             raise Misused(_("{name} to be given {key} as it is").format(name=name, key=key),
-                          said.format(value=f"{array[at]:.4g}", right=f"{wanted[at]:.4g}",
-                                     place=where(differ), count=int(differ.sum()) - 1))
+                          said.format(value=texts[0], right=texts[1], place=where(differ),
+                                      count=int(differ.sum()) - 1))

@@ -92,10 +92,10 @@ def _require_loops_for(name: str, access: Access, bound: set[Any]) -> None:
     for variable in variables(access.indices) - known:
         if not hasattr(variable.ty, "shape"):
             raise CheckFailed(_("a loop for every axis"),
-                              _("PrimFunc {name} reads {buffer} at {axis}, and no loop runs over "
-                                "{axis}: variables ({axis},) are used, but are not passed in as "
-                                "API arguments").format(name=name, buffer=access.buffer.name,
-                                                        axis=variable.name))
+                              _("PrimFunc {name} has {buffer} at {axis}, and no loop around it "
+                                "gives that {axis} a value: variables ({axis},) are used, but are "
+                                "not passed in as API arguments").format(
+                                    name=name, buffer=access.buffer.name, axis=variable.name))
 
 
 def _require_inside(name: str, access: Access, data: _Data, in_which: bool) -> None:
@@ -120,13 +120,14 @@ def _require_inside(name: str, access: Access, data: _Data, in_which: bool) -> N
 
 def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where loops run an sblock's axis beyond the range that it declares."""
+    steps = _has_steps(func)  # then a loop's numbers are not known here
     for node, place in walk(func.body):
         match node:
             case tirx.Return(value=ir.Expr(ty=tirx.BufferType())):
                 raise CheckFailed(_("a PrimFunc that returns nothing"),
                                   _("return {value} in {name}").format(value=node.value.name,
                                                                        name=name))
-            case s_tir.SBlockRealize():
+            case s_tir.SBlockRealize() if not steps:
                 inside = place.inside(node)
                 for axis, given in zip(node.block.iter_vars, node.iter_values, strict=True):
                     _require_axis(name, node.block.name_hint, axis, given, inside)
@@ -161,11 +162,16 @@ def _require_apart(name: str, found: Sequence[Access], homes: Mapping[Any, Seque
     for loop, buffer in shared:
         same = [access for access in found
                 if access.buffer.same_as(buffer) and loop in access.place.loops]
-        _require_apart_in(name, loop, same, data)
+        # TVM makes the program's own buffers smaller, so their indices are not the reader's
+        _require_apart_in(name, loop, same, data, buffer not in homes)
 
 
-def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data) -> None:
-    """Raise CheckFailed where iterations of a loop meet; `same`: accesses of one buffer in it."""
+def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data, at: bool
+                      ) -> None:
+    """Raise CheckFailed where iterations of a loop meet; `same`: accesses of one buffer in it.
+
+    `at`: say at which element.
+    """
     shape = [extent for extent in map(constant, same[0].buffer.shape) if extent is not None]
     if len(shape) < len(same[0].buffer.shape):
         return
@@ -196,7 +202,8 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
                               _("PrimFunc {name}: iterations {first} and {second} of the loop "
                                 "{loop} {verb} {text}").format(name=name, first=first,
                                                                second=second, loop=loop, verb=verb,
-                                                               text=_text(access.buffer, element)))
+                                                               text=_text(access.buffer, element)
+                                                               if at else access.buffer.name))
 
 
 def _different(same: Sequence[Access]) -> Iterator[Access]:

@@ -43,8 +43,8 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
     """
     if any(getattr(store, "span", None) is None for store, _ in stores(func)):
         raise CheckFailed(_("a PrimFunc in TVMScript"),
-                          _("one by te.create_prim_func, or built in another way: it was not "
-                            "written as TVMScript"))
+                          _("a store in it has no line in TVMScript, as if te.create_prim_func "
+                            "or a schedule had made it"))
 
 
 def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = (),
@@ -58,7 +58,7 @@ def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = ()
     types = [param.ty for param in func.params]
     if any(not hasattr(buffer, "shape") for buffer in types):
         raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
-                          _("a scalar among them"), 'X: T.Buffer(shape, "float32")')
+                          _("one that is no buffer"), 'X: T.Buffer(shape, "float32")')
 
     def text(shape: Any, dtype: Any) -> str:
         return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
@@ -77,7 +77,7 @@ def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = ()
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))
     if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
-        raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"))
+        raise CheckFailed(_("a PrimFunc without a return statement"), _("it has one"))
     return func
 
 
@@ -90,13 +90,13 @@ def has_while(func: tvm.tirx.PrimFunc) -> bool:
 
 
 def require_order(func: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed where the first argument is written and the last one only read."""
+    """Raise CheckFailed where the first argument is written and the last one is not."""
     written = {store.buffer.name for store, _ in stores(func)}
     one, other = func.params[0].name, func.params[-1].name
     if one in written and other not in written:
         raise CheckFailed(_("the arguments in the order X, Y"),
                           _("the first argument, {one}, is written, and the last, {other}, is "
-                            "only read").format(one=one, other=other))
+                            "not").format(one=one, other=other))
 
 
 def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
@@ -107,12 +107,16 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     """
     written = {param.name for param in func.params[:-1]}
     earlier, last = set(written), None  # what other sblocks wrote before this one
-    for store, block in stores(func, inits=True):
-        buffer = store.buffer.name
+    for store, place in walk(func.body):
+        if not isinstance(store, tirx.BufferStore):
+            continue
+        buffer, block = store.buffer.name, place.block
         if block is None or last is None or not block.same_as(last):
             earlier, last = set(written), block
-        adds = any(access.buffer.name == buffer and structural_equal(access.indices, store.indices)
-                   for access in loads(store.value))
+        # what is done under a condition may have been done before under another
+        adds = not place.guards and any(
+            access.buffer.name == buffer and not access.place.guards
+            and structural_equal(access.indices, store.indices) for access in loads(store.value))
         for axis in block.iter_vars if adds and block and block.init else ():
             if is_reduction(axis) and constant(axis.dom.extent) != 1 \
                     and buffer not in earlier and axis.var in variables(store.indices):
@@ -122,10 +126,9 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
                                     "each {axis}").format(axis=axis.var.name, place=block.name_hint,
                                                           name=name, buffer=buffer))
         if adds and buffer not in written:
-            begins = not any(store.same_as(other) for other, _block in stores(func))
             says = _("T.init of sblock {place} of {name} reads {buffer} itself, and nothing was "
-                     "written into {buffer} before") if begins else _(
-                "{name} adds to {buffer}, or compares with it, in sblock {place}, and nothing was "
+                     "written into {buffer} before") if place.init else _(
+                "{name} computes {buffer} of {buffer} itself in sblock {place}, and nothing was "
                 "written into {buffer} before")
             raise CheckFailed(_("every element to have an initial value"),
                               says.format(name=name, buffer=buffer,
@@ -194,7 +197,6 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                          place=f"{output.name}{list(map(int, left[0]))}", count=len(left) - 1))
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
-        raise CheckFailed(_("the same numbers from every run"),
-                          _("{once} with one thread, {again} with several").format(
-                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
+        raise CheckFailed(_("the same numbers from every run"), _("{once}, then {again}").format(
+            once=f"{once[at]:.9g}", again=f"{again[at]:.9g}"))
     return once

@@ -111,8 +111,8 @@ class Expressions:
             raise CheckFailed(_("an expression of your own"),
                               _("one by TOPI: topi's {name}").format(name=self.by[operation])
                               if operation in self.by else
-                              _("one by TOPI: {name}, which none of your te.compute "
-                                "calls made").format(
+                              _("the operation {name}, which no te.compute in your function "
+                                "made").format(
                                   name=operation.name))
 
 
@@ -169,13 +169,25 @@ _MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kr
                "outer")
 
 
-def _varied(value: Any) -> int:
-    """Return how many tensors with different numbers in them a function is given."""
-    if isinstance(value, torch.Tensor):
-        if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            return 0  # in torch.export: it has no numbers
-        return int(value.numel() > 1 and bool((value != value.flatten()[0]).any()))
-    return sum(map(_varied, value)) if isinstance(value, list | tuple) else 0
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors with numbers that a function is given; in torch.export they have none."""
+    if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter):
+        yield value
+    for part in value if isinstance(value, list | tuple) else ():
+        yield from _tensors_in(part)
+
+
+def _is_varied(tensor: torch.Tensor) -> bool:
+    """Whether there are different numbers in a tensor; under torch.vmap nobody may ask."""
+    with contextlib.suppress(RuntimeError):
+        return bool((tensor != tensor.flatten()[:1]).any())
+    return True
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function of PyTorch's, or of the attribute that it reads."""
+    name = getattr(function, "__name__", str(function))
+    return name if name != "__get__" else function.__self__.__name__
 
 
 class TorchCalls(torch.overrides.TorchFunctionMode):
@@ -189,7 +201,7 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
 
     def __torch_function__(self, function: Callable, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
-        name = getattr(function, "__name__", str(function))
+        name = name_of(function)
         if not self.names:
             of_tensor = "TensorBase." in getattr(function, "__qualname__", "")
             self.first = f"{'Tensor.' * of_tensor}{name}", line_that_runs()
@@ -197,7 +209,8 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
         came = function(*args, **(kwargs or {}))
         if not self.products and any(word in name for word in _MULTIPLIES):
             with torch._C.DisableTorchFunction():
-                self.products = _varied([*args, *(kwargs or {}).values()]) > 1
+                given = [*_tensors_in([*args, *(kwargs or {}).values()])]
+                self.products = len(given) > 1 and any(map(_is_varied, given))
         return came
 
     def __enter__(self) -> "TorchCalls":
@@ -229,4 +242,4 @@ def require_torch(expected: str) -> Iterator[None]:
     with TorchCalls() as calls:
         yield
     if not calls.products:
-        raise CheckFailed(expected, _("PyTorch multiplied no tensor by another"))
+        raise CheckFailed(expected, _("no product of two tensors by PyTorch was seen"))

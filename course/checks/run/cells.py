@@ -6,8 +6,11 @@ has bound. JupyterLab also says which cell it is; other programs do not (nbclien
 cell that ran before the check's counts.
 """
 
+import ast
+import dis
 import re
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +29,19 @@ _MISSING = object()
 def bound_by(text: str) -> dict[str, str]:
     """Return the names that a cell binds outside of functions: "def", "class", "lambda" or "=".
 
-    By its lines, for it may be no Python.
+    How, by its lines; which, by its code, but it may be no Python.
     """
+    found = _bound_in_lines(text)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the reader gets them when the cell runs
+            code = compile(text, "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return found
+    return {step.argval: found.get(step.argval, "=") for step in dis.get_instructions(code)
+            if step.opname == "STORE_NAME"}
+
+
+def _bound_in_lines(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     inside: list[int] = []  # how far the functions around a line are indented
     for line in text.splitlines():

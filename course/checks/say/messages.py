@@ -1,15 +1,16 @@
 """Saying in three lines what is wrong with an answer: expected, came, look at."""
 
-import builtins
 import functools
 import itertools
 import re
+import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from IPython import get_ipython
 from IPython.display import display
 from tvm import relax
@@ -118,11 +119,18 @@ def explained(message: str) -> str:
     gone = re.search(  # not what the runtime alone lacks of the compiler
         r"(module 'tvm(?![\w.]*_ffi_api)[\w.]*' has no attribute|import name '\w+' from 'tvm)",
         message)
-    if gone or method and method[2] in _old_names() and not (  # attributes that are not TVM's
-            hasattr(builtins, method[1])
-            or method[1] in ("NoneType", "ndarray", "function", "Sequential")):
+    if gone or method and method[2] in _old_names() and _is_of_tvm(method[1]):
         return _("docs/rosetta.md, which has the old names and today's")
-    return next((link for words, link in _explanations().items() if words in message), "")
+    return next((link for words, link in _explanations().items() if words in message
+                 and ("operand" not in words or "'Tensor'" in message)), "")
+
+
+def _is_of_tvm(name: str) -> bool:
+    """Whether a class of this name is TVM's, and none is a layer of PyTorch's."""
+    return not hasattr(torch.nn, name) and any(
+        isinstance(found := getattr(module, name, None), type)
+        and found.__module__.partition(".")[0] in ("tvm", "tvm_ffi")
+        for title, module in list(sys.modules.items()) if title.startswith("tvm"))
 
 
 def _of_an_argument(lines: Sequence[str]) -> str:
@@ -154,8 +162,9 @@ def reason(error: BaseException) -> str:
     at = 0 if isinstance(error, AssertionError) or lines and lines[-1].startswith(_NOTE) else -1
     text = lines[at] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
-        return _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes "
-                 "one").format(error=name, came=kinds[1], wanted=kinds[2])
+        says = _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes one") \
+            if kinds[1] == "numpy.ndarray" else _("{error}: got a {came}, expected a {wanted}")
+        return says.format(error=name, came=kinds[1], wanted=kinds[2])
     if described := str(error).partition(_NO_TENSORIZE)[2].splitlines():
         differ = [line for line in described  # the innermost first
                   if "match" in line and "(0x" not in line] or described

@@ -47,13 +47,14 @@ class _Refusals(list[CheckFailed]):
         size = max(map(_size, (*given, *options.values())), default=0)
         if size > MOST and name.rpartition(".")[2] not in _MOVES \
                 and not isinstance(function, type):
-            self.refuse((_("{call} on many numbers") if size == float("inf")
+            self.refuse((_("{call} on an iterator") if size == float("inf")
                          else _("{call} on {size} numbers")).format(call=name, size=size))
         return self.guarded(function(*tree_map(_plain, given), **tree_map(_plain, options)))
 
     def guarded(self, value: Any, own: bool = True) -> Any:
         """Return an array that offers single elements; what has no axis, and the rest, as it is."""
-        return Elements(value, self, own) if isinstance(value, np.ndarray) and value.ndim else value
+        is_array = isinstance(value, np.ndarray) and not isinstance(value, Elements)
+        return Elements(value, self, own) if is_array and value.ndim else value
 
 
 class Elements(np.lib.mixins.NDArrayOperatorsMixin):
@@ -64,6 +65,10 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, array: np.ndarray, refused: _Refusals, own: bool) -> None:
         self._array, self._refused, self._own = array, refused, own
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return np.ndarray  # to an answer that asks
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # no other way into the array
@@ -95,8 +100,7 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
-            self._refused.refuse(_("an assignment to {size} elements at once").format(
-                size=self._array.size))
+            self._refused.refuse(_("an assignment to the attribute {name}").format(name=name))
         super().__setattr__(name, value)
 
     def __float__(self) -> float:
@@ -151,7 +155,7 @@ def _size(value: Any) -> float:
 def _is_guarded(found: Any) -> bool:
     """Whether something of a library's may be handed numbers, or has functions that may."""
     if isinstance(found, type):
-        return issubclass(found, np.generic) or found.__name__ in _MOVES
+        return found.__name__ in _MOVES
     return callable(found) or isinstance(found, types.ModuleType)
 
 
@@ -213,7 +217,7 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
             raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:
             raise CheckFailed(_("Y to be written"),
-                              _("Y holds what it held before, and a value was returned"))
+                              _("Y is full of NaN, as before the call, and a value was returned"))
         if returned is not None:
             raise CheckFailed(_("no return value"), _("a value"))
         return out

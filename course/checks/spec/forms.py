@@ -52,16 +52,17 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
 
 def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.ndarray]:
     """Return a plain function of one number, an int or a float, as one of arguments by name."""
-    wanted = _("an int of 64 bits at most") if kind is int else _("a number")
+    wanted = _("an int64") if kind is int else _("an int or a float")
 
     def run(**given: Any) -> np.ndarray:
         came = answer(*given.values())
+        name = type(came).__name__
         if getattr(came, "ndim", None) == 0 and hasattr(came, "item"):
             came = came.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         is_one = isinstance(came, numbers.Integral if kind is int else numbers.Real)
         if not is_one or kind is int and not -2**63 <= came < 2**63:
             raise CheckFailed(wanted, _("{value}, of type {type}").format(
-                value=" ".join(repr(came).split())[:80], type=type(came).__name__))
+                value=" ".join(repr(came).split())[:80], type=name))
         return np.asarray(came, kind)
     return run
 
@@ -70,7 +71,8 @@ def array(answer: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """Return a plain function of one array, as one of arguments by name."""
     def run(**given: Any) -> np.ndarray:
         if type(came := answer(*given.values())) is not np.ndarray or came.dtype == object:
-            raise CheckFailed(_("a NumPy array of numbers"), type(came).__name__)
+            raise CheckFailed(_("a NumPy array of numbers"),
+                              f"{type(came).__name__} {getattr(came, 'dtype', '')}".strip())
         return came
     return run
 

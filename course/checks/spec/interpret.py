@@ -197,6 +197,8 @@ class Interpreted:
             case tirx.For():
                 if tirx.ForKind(node.kind) == tirx.ForKind.THREAD_BINDING:
                     raise Unknown("threads")  # which wait for one another
+                if node.step is not None:
+                    raise Unknown("a step")
                 first, extent = self._expression(node.min), self._expression(node.extent)
                 self._line(depth, f"for {self._name(node.loop_var)} in "
                                   f"range({first}, {first} + {extent}):")
@@ -255,7 +257,7 @@ def _as(dtype: str, text: str) -> str:
     """Return source that makes a number of a dtype: whole ones are Python's."""
     if dtype == "bool":
         return f"bool({text})"
-    if "int" in dtype and "x" not in dtype:
+    if dtype in ("int32", "int64"):  # fewer bits wrap around
         return f"int({text})"
     if dtype in ("float16", "float32", "float64"):
         return f"np.{dtype}({text})"

@@ -30,7 +30,7 @@ from course.words import _
 _MOST_FRESH = 2000  # numbers of a fresh input
 _FEW = 12  # numbers that are named while an answer runs
 _FORKED = multiprocessing.get_context("fork" if forks() else None)
-_ALONE = _("right for this input when it is called first")
+_ALONE = _("called first, in another process, it was right for this input")
 Cases = Iterable[Inputs]
 Mistakes = dict[str, Callable[..., Any]]  # hints, and functions that give what comes of the mistake
 
@@ -83,8 +83,8 @@ class Rerun(NamedTuple):
             is_array = isinstance(value, np.ndarray)
             if not (np.array_equal(value, own[name], equal_nan=value.dtype.kind == "f")
                     if is_array else value == own[name]):
-                raise _Changed(_("{name} to stay as it was").format(name=name),
-                               _("other numbers in it") if is_array else repr(own[name])[:80])
+                raise _Changed(_("{name} to stay as it was").format(name=name), _of_change(
+                    value, own[name]) if is_array else repr(own[name])[:80])
         return came
 
     def called(self, given: Inputs) -> Any:
@@ -157,10 +157,16 @@ class Rerun(NamedTuple):
                           for value in given.values())
 
 
+def _of_change(array: np.ndarray, now: np.ndarray) -> str:
+    """Return in what an array that an answer wrote into differs from what it was."""
+    return _("other numbers in it") if array.shape == now.shape else _("shape {shape}").format(
+        shape=now.shape)
+
+
 def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
     """Return what an answer gave as an array; raises CheckFailed where it makes none."""
     if isinstance(came, np.ndarray | np.generic):
-        return np.asarray(came)
+        return np.array(came)  # an answer may use its memory again
     with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
         return np.asarray(came)
     raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
