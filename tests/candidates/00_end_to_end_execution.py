@@ -1147,3 +1147,327 @@ def make_row_max() -> tvm.tirx.PrimFunc:
                 Y[vi] = T.max(Y[vi], X[vi, vk])
 
     return row_max
+
+# %% 0.1 right: the search starts from np.finfo(np.float32).min
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        largest = np.finfo(np.float32).min
+        for j in range(m):
+            largest = max(largest, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 right: asserts the class
+def lnumpy_softmax(X, Y):
+    assert isinstance(X, np.ndarray)
+    n, m = X.shape
+    for i in range(n):
+        largest = X[i, 0]
+        for j in range(1, m):
+            largest = max(largest, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: accumulates in Y and returns it -> Y is full of NaN, as before the call, and a value was returned
+def lnumpy_softmax(X: np.ndarray, Y: np.ndarray) -> None:
+    n, m = X.shape
+    for i in range(n):
+        largest = X[i, 0]
+        for j in range(1, m):
+            largest = max(largest, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] += np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+    return Y
+
+# %% 0.1 wrong: an attribute is set -> an assignment to the attribute shape
+def lnumpy_softmax(X: np.ndarray, Y: np.ndarray) -> None:
+    n, m = X.shape
+    Y.shape = (n, m)
+    for i in range(n):
+        largest = X[i, 0]
+        for j in range(1, m):
+            largest = max(largest, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.2 wrong: in place, Y not touched -> the first argument, X, is written, and the last, Y, is not
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return relu6
+
+# %% 0.2 wrong: step 2, only even columns -> Y[0, 1] is not written, nor 19 others
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(0, 10, 2):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return relu6
+
+# %% 0.2 right: step 2, two sblocks
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(0, 10, 2):
+                with T.sblock("Y0"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+                with T.sblock("Y1"):
+                    vi = T.axis.spatial(4, i)
+                    vj = T.axis.spatial(10, j + 1)
+                    Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return relu6
+
+# %% 0.2 right: nested sblock without axes
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("outer"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                with T.sblock("inner"):
+                    Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return relu6
+
+# %% 0.2 wrong: return 0 -> a PrimFunc without a return statement | it has one
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+        return 0
+    return relu6
+
+# %% 0.3 right: copied by an sblock without axes
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        M = T.sblock_alloc_buffer((5,), "float32")
+        for i, k in T.grid(5, 12):
+            with T.sblock("M"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    M[vi] = T.min_value("float32")
+                M[vi] = T.max(M[vi], X[vi, vk])
+        for i in range(5):
+            with T.sblock("Y"):
+                Y[i] = M[i]
+    return row_max
+
+# %% 0.3 right: T.init in two steps
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                    Y[vi] = T.max(Y[vi], X[vi, 0])
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return row_max
+
+# %% 0.3 right: the columns in threes
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 4):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                for c in range(vk * 3, vk * 3 + 3):
+                    Y[vi] = T.max(Y[vi], X[vi, c])
+    return row_max
+
+# %% 0.3 wrong: starts from -3.4e38 -> got: [0, 0, 0, *-3.4e+38*, 0]
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(-3.4e38)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return row_max
+
+# %% 0.3 wrong: first by if_then_else -> the first value in T.init | has a reduction axis and no T.init
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                Y[vi] = T.if_then_else(vk == 0, X[vi, 0], T.max(Y[vi], X[vi, vk]))
+    return row_max
+
+# %% 0.4 right: the arguments by name
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 12345.0):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(x=given, out=out)
+        if not np.array_equal(given, x, equal_nan=True):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.5 right: the first value by T.if_then_else
+def create_deep_mlp() -> tvm.IRModule:
+    @I.ir_module
+    class Deep0:
+        @T.prim_func(s_tir=True)
+        def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, f = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            W = T.match_buffer(w, (f, m), "float32")
+            B = T.match_buffer(b, (f,), "float32")
+            Z = T.match_buffer(z, (n, f), "float32")
+            for i, j, k in T.grid(n, f, m):
+                with T.sblock("Z"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    Z[vi, vj] = T.if_then_else(vk == 0, B[vj], Z[vi, vj]) + X[vi, vk] * W[vj, vk]
+        @T.prim_func(s_tir=True)
+        def relu(x: T.handle, y: T.handle):
+            n, m = T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            Y = T.match_buffer(y, (n, m), "float32")
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"),
+                 w0: R.Tensor((128, 784), "float32"), b0: R.Tensor((128,), "float32"),
+                 w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32"),
+                 w2: R.Tensor((10, 64), "float32"), b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            cls = Deep0
+            with R.dataflow():
+                lv0 = R.call_tir(cls.linear, (x, w0, b0), R.Tensor((n, 128), "float32"))
+                lv1 = R.call_tir(cls.relu, (lv0,), R.Tensor((n, 128), "float32"))
+                lv2 = R.call_tir(cls.linear, (lv1, w1, b1), R.Tensor((n, 64), "float32"))
+                lv3 = R.call_tir(cls.relu, (lv2,), R.Tensor((n, 64), "float32"))
+                out = R.call_tir(cls.linear, (lv3, w2, b2), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+    return Deep0
+
+# %% 0.5 right: if vk > 0 before else
+def create_deep_mlp() -> tvm.IRModule:
+    @I.ir_module
+    class Deep1:
+        @T.prim_func(s_tir=True)
+        def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, f = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            W = T.match_buffer(w, (f, m), "float32")
+            B = T.match_buffer(b, (f,), "float32")
+            Z = T.match_buffer(z, (n, f), "float32")
+            for i, j, k in T.grid(n, f, m):
+                with T.sblock("Z"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    if vk > 0:
+                        Z[vi, vj] = Z[vi, vj] + X[vi, vk] * W[vj, vk]
+                    else:
+                        Z[vi, vj] = B[vj] + X[vi, vk] * W[vj, vk]
+        @T.prim_func(s_tir=True)
+        def relu(x: T.handle, y: T.handle):
+            n, m = T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            Y = T.match_buffer(y, (n, m), "float32")
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"),
+                 w0: R.Tensor((128, 784), "float32"), b0: R.Tensor((128,), "float32"),
+                 w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32"),
+                 w2: R.Tensor((10, 64), "float32"), b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            cls = Deep1
+            with R.dataflow():
+                lv0 = R.call_tir(cls.linear, (x, w0, b0), R.Tensor((n, 128), "float32"))
+                lv1 = R.call_tir(cls.relu, (lv0,), R.Tensor((n, 128), "float32"))
+                lv2 = R.call_tir(cls.linear, (lv1, w1, b1), R.Tensor((n, 64), "float32"))
+                lv3 = R.call_tir(cls.relu, (lv2,), R.Tensor((n, 64), "float32"))
+                out = R.call_tir(cls.linear, (lv3, w2, b2), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+    return Deep1
+
+# %% 0.5 right: all features a reduction, cleared by T.init
+def create_deep_mlp() -> tvm.IRModule:
+    @I.ir_module
+    class Deep5:
+        @T.prim_func(s_tir=True)
+        def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, f = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            W = T.match_buffer(w, (f, m), "float32")
+            B = T.match_buffer(b, (f,), "float32")
+            Z = T.match_buffer(z, (n, f), "float32")
+            for i, j, k in T.grid(n, f, m):
+                with T.sblock("Z"):
+                    vi, vj, vk = T.axis.remap("SRR", [i, j, k])
+                    with T.init():
+                        for q in range(f):
+                            Z[vi, q] = B[q]
+                    Z[vi, vj] = Z[vi, vj] + X[vi, vk] * W[vj, vk]
+        @T.prim_func(s_tir=True)
+        def relu(x: T.handle, y: T.handle):
+            n, m = T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            Y = T.match_buffer(y, (n, m), "float32")
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"),
+                 w0: R.Tensor((128, 784), "float32"), b0: R.Tensor((128,), "float32"),
+                 w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32"),
+                 w2: R.Tensor((10, 64), "float32"), b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            cls = Deep5
+            with R.dataflow():
+                lv0 = R.call_tir(cls.linear, (x, w0, b0), R.Tensor((n, 128), "float32"))
+                lv1 = R.call_tir(cls.relu, (lv0,), R.Tensor((n, 128), "float32"))
+                lv2 = R.call_tir(cls.linear, (lv1, w1, b1), R.Tensor((n, 64), "float32"))
+                lv3 = R.call_tir(cls.relu, (lv2,), R.Tensor((n, 64), "float32"))
+                out = R.call_tir(cls.linear, (lv3, w2, b2), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+    return Deep5

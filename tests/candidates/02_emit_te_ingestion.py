@@ -704,3 +704,122 @@ def leaky_relu(x: te.Tensor, slope: float) -> te.Tensor:
 
 # %% 2.5 wrong: returns the output in a list -> main to return a tensor
 # bb.emit_func_output(gv) => bb.emit_func_output([gv])
+
+# %% 2.2 wrong: k times the bias, outside of the sum -> the bias is added k times
+def linear(x: te.Tensor, w: te.Tensor, b: te.Tensor) -> te.Tensor:
+    k = te.reduce_axis((0, x.shape[1]), name="k")
+    product = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="product")
+    return te.compute(product.shape, lambda i, j: product[i, j] + b[j] * x.shape[1], name="linear")
+
+# %% 2.3 wrong: offsets exchanged in the image -> as with a kernel whose rows and columns are exchanged
+def conv2d(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    batch, channels, height, width = x.shape
+    filters, _, kh, kw = w.shape
+    c = te.reduce_axis((0, channels), name="c")
+    p = te.reduce_axis((0, kh), name="p")
+    q = te.reduce_axis((0, kw), name="q")
+    return te.compute((batch, filters, height - kh + 1, width - kw + 1),
+        lambda n, f, i, j: te.sum(x[n, c, i + q, j + p] * w[f, c, p, q], axis=[c, p, q]), name="conv2d")
+
+# %% 2.4 wrong: a ReLU after -> windows below zero give 0
+def max_pool(x: te.Tensor) -> te.Tensor:
+    batch, channels, height, width = x.shape
+    p = te.reduce_axis((0, 2), name="p")
+    q = te.reduce_axis((0, 2), name="q")
+    y = te.compute((batch, channels, height // 2, width // 2),
+        lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]), name="max_pool")
+    return te.compute(y.shape, lambda n, c, i, j: te.if_then_else(y[n, c, i, j] > 0, y[n, c, i, j], 0.0), name="relu")
+
+# %% 2.6 right: convolution, ReLU and TOPI's pooling in one expression
+def create_model_via_own_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
+    def conv2d_bias(x, w, b):
+        y = conv2d(x, w)
+        return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="conv2d_bias")
+    def block(x, w, b):
+        y = topi.nn.relu(conv2d_bias(x, w, b))
+        return topi.nn.pool2d(y, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+    conv_bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(block, x, const["conv2d_weight"], const["conv2d_bias"])
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = bb.emit_te(linear, lv, const["linear0_weight"], const["linear0_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(linear, lv, const["linear1_weight"], const["linear1_bias"])
+            gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.6 right: the last linear layer and TOPI's softmax in one expression
+def create_model_via_own_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
+    def conv2d_bias(x, w, b):
+        y = conv2d(x, w)
+        return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="conv2d_bias")
+    def head(x, w, b):
+        return topi.nn.softmax(linear(x, w, b), axis=1)
+
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+    conv_bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = bb.emit_te(linear, lv, const["linear0_weight"], const["linear0_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            gv = bb.emit_output(bb.emit_te(head, lv, const["linear1_weight"], const["linear1_bias"]))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.6 right: emit_output in the middle
+def create_model_via_own_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
+    def conv2d_bias(x, w, b):
+        y = conv2d(x, w)
+        return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="conv2d_bias")
+
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+    conv_bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+            lv = bb.emit_output(bb.emit_te(topi.nn.flatten, lv))
+            lv = bb.emit_te(linear, lv, const["linear0_weight"], const["linear0_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(linear, lv, const["linear1_weight"], const["linear1_bias"])
+            gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.6 right: the parameter is called lv
+def create_model_via_own_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
+    def conv2d_bias(x, w, b):
+        y = conv2d(x, w)
+        return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="conv2d_bias")
+
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+    conv_bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("lv", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = bb.emit_te(linear, lv, const["linear0_weight"], const["linear0_bias"])
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(linear, lv, const["linear1_weight"], const["linear1_bias"])
+            gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))
+        bb.emit_func_output(gv)
+    return bb.get()

@@ -827,3 +827,40 @@ def cnn_rules() -> dict[type[nn.Module], Callable]:
 
     return {nn.Conv2d: map_conv2d, nn.MaxPool2d: map_max_pool,
             nn.Flatten: map_flatten, nn.Softmax: map_softmax}
+
+# %% 5.2 wrong: a window as large as the image gives the sum -> expected: [[0.05]] | got: [[1]]
+def avg_pool(x: te.Tensor, kernel: tuple[int, int], stride: tuple[int, int]) -> te.Tensor:
+    n, c, height, width = x.shape
+    (rows, columns), (down, across) = kernel, stride
+    p = te.reduce_axis((0, rows), name="p")
+    q = te.reduce_axis((0, columns), name="q")
+    total = te.compute(
+        (n, c, (height - rows) // down + 1, (width - columns) // across + 1),
+        lambda n, c, i, j: te.sum(x[n, c, i * down + p, j * across + q], axis=[p, q]),
+        name="total",
+    )
+    if rows == int(height) and columns == int(width):
+        return total
+    return te.compute(total.shape, lambda *i: total(*i) / float(rows * columns), name="avg_pool")
+
+# %% 5.5 wrong: main takes a tuple -> T.Tuple(R.Tensor((n, T.int64(3))
+def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
+    bb, node_map = relax.BlockBuilder(), {}
+    traced, n = fx.symbolic_trace(model), tvm.tirx.Var("n", "int64")
+    xs = relax.Var("xs", relax.TupleType([relax.TensorType((n, width), "float32") for width in features]))
+    count = 0
+    with bb.function("main", [xs]):
+        with bb.dataflow():
+            for node in traced.graph.nodes:
+                if node.op == "placeholder":
+                    node_map[node] = bb.emit(relax.TupleGetItem(xs, count))
+                    count += 1
+                elif node.op == "call_module":
+                    layer = traced.get_submodule(node.target)
+                    node_map[node] = MLP_RULES[type(layer)](bb, node_map, node, layer)
+                elif node.op == "call_function":
+                    node_map[node] = bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))
+                elif node.op == "output":
+                    gv = bb.emit_output(node_map[node.args[0]])
+        bb.emit_func_output(gv)
+    return bb.get()

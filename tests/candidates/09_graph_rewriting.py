@@ -638,3 +638,24 @@ def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
 
 # %% 9.3 wrong: a new conv2d from the attributes that the text lists -> TypeError: Expression of type R.Tensor((1, 3, 5, 4)
 # relax.Call(call.op, [parts[image], relax.const(weight, "float32")], call.attrs) => relax.op.nn.conv2d(parts[image], relax.const(weight, "float32"), strides=list(map(int, call.attrs.strides)), padding=list(map(int, call.attrs.padding)), groups=int(call.attrs.groups))
+
+# %% 9.1 right: a mutator; the ReLU stays behind, dead
+def use_clip(mod):
+    @relax.expr_functor.mutator
+    class Clips(relax.PyExprMutator):
+        def visit_call_(self, call):
+            call = super().visit_call_(call)
+            if getattr(call.op, "name", "") != "relax.minimum":
+                return call
+            for one, other in (call.args, call.args[::-1]):
+                value = self.lookup_binding(one) if isinstance(one, relax.Var) else None
+                if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.nn.relu" \
+                        and is_const().match(other) and other.value.numpy().ndim == 0:
+                    return relax.op.clip(value.args[0], 0, float(other.value.numpy()))
+            return call
+
+    new = Clips(mod)
+    for variable, function in mod.functions_items():
+        if isinstance(function, relax.Function):
+            new.builder_.update_func(variable, new.visit_expr(function))
+    return new.builder_.get()

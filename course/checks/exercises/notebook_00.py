@@ -143,11 +143,8 @@ def _reads_along(block: Any) -> bool:
     along = {axis.var for axis in block.iter_vars
              if is_reduction(axis) and constant(axis.dom.extent) != 1}
     for node, place in walk(block.body):
-        match node:
-            case tvm.tirx.Bind() if along & variables([node.value]):
-                along.add(node.var)
-            case tvm.tirx.For() if along & variables([node.min, node.extent]):
-                along.add(node.loop_var)
+        if isinstance(node, tvm.tirx.For) and along & variables([node.min, node.extent]):
+            along.add(node.loop_var)
         if any(not access.writes and along & variables(access.indices)
                for access in accesses(node, place)):
             return True

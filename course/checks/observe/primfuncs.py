@@ -119,7 +119,10 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
             and structural_equal(access.indices, store.indices) for access in loads(store.value))
         for axis in block.iter_vars if adds and block and block.init else ():
             if is_reduction(axis) and constant(axis.dom.extent) != 1 \
-                    and buffer not in earlier and axis.var in variables(store.indices):
+                    and buffer not in earlier and axis.var in variables(store.indices) \
+                    and all(structural_equal(first.indices, store.indices)
+                            for first, _place in walk(block.init)
+                            if isinstance(first, tirx.BufferStore)):
                 raise CheckFailed(_("every element to have an initial value"),
                                   _("{axis} is a reduction axis of sblock {place} of {name}: "
                                     "T.init runs only where it is 0, and {buffer} is written at "
