@@ -178,6 +178,16 @@ def test_no_older_function_is_judged(kernel: Kernel, cell: str, words: str, id: 
     assert kernel(RIGHT, id=id) == "", "a fixed cell is not held against an error that is gone"
 
 
+@pytest.mark.parametrize("id", [None, "the answer's"])
+def test_an_answer_may_be_imported_or_one_of_several(kernel: Kernel, id: str | None) -> None:
+    kernel.shell.run_cell("import sys, types; sys.modules['mine'] = types.SimpleNamespace()")
+    kernel.shell.run_cell("def make():\n    return (lambda x, w: x @ w), 1\n"
+                          "sys.modules['mine'].linear = make()[0]")
+    assert kernel("def linear(x, w):\n    ...", id=id) == ""
+    assert kernel("from mine import linear", id=id) == ""
+    assert kernel("def make():\n    return max, 1\nlinear, one = make()", id=id) == ""
+
+
 @pytest.mark.parametrize("fixed", [
     f"if True:\n    {RIGHT.replace(chr(10), chr(10) + '    ')}", "linear = lambda x, w: x @ w",
     f"{RIGHT}\nraise ValueError('below it')", "def other(x, w):\n    return x\nlinear = other"])
@@ -189,7 +199,8 @@ def test_a_fixed_cell_is_judged(kernel: Kernel, fixed: str) -> None:
 
 @pytest.mark.parametrize("between", [
     "def max_pool(x):\n    return x",  # another answer
-    "def helper(x):\n    return x", "x = 1", "x = [", "1 / 0",
+    "def helper(x):\n    return x", "x = 1", "x = [", "1 / 0", f"old = '''\n{RIGHT}\n'''",
+    "[linear for linear in range(2)]",
     "def create(weights):\n    def linear(x, w):\n        return x\n    return linear",
     "class Model:\n    def linear(self):\n        return 1"])
 def test_other_cells_do_not_count(kernel: Kernel, between: str) -> None:

@@ -604,6 +604,16 @@ def test_a_check_links_to_the_explanation(words: str, capfd) -> None:
                                                                   heading.lower())
 
 
+@pytest.mark.parametrize("words", [
+    "AttributeError: 'GPT' object has no attribute 'block'",
+    "AttributeError: 'Sequential' object has no attribute 'relu'",
+    "AttributeError: 'NoneType' object has no attribute 'block'",
+    "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"])
+def test_what_is_not_tvms_has_no_link(words: str) -> None:
+    assert not explained(words)
+    assert "rosetta" in explained("'Schedule' object has no attribute 'get_block'")
+
+
 @pytest.mark.parametrize("level", ["detail", "fast"])
 @pytest.mark.parametrize("words", SCHEDULES)
 def test_message_of_a_schedule(words: str, level: str, capfd) -> None:

@@ -7,7 +7,6 @@ cell that ran before the check's counts.
 """
 
 import ast
-import dis
 import re
 import types
 import warnings
@@ -23,6 +22,8 @@ from course.words import _, listed
 
 _BINDS = re.compile(r"(?:async[ \t]+)?(def|class)[ \t]+(\w+)"
                     r"|(\w+)[ \t]*(?::[^=]+)?=(?!=)[ \t]*(lambda\b)?")
+_OWN_NAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp,
+              ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _MISSING = object()
 
 
@@ -34,11 +35,23 @@ def bound_by(text: str) -> dict[str, str]:
     found = _bound_in_lines(text)
     try:
         with warnings.catch_warnings(action="ignore"):  # the reader gets them when the cell runs
-            code = compile(text, "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return found
-    return {step.argval: found.get(step.argval, "=") for step in dis.get_instructions(code)
-            if step.opname == "STORE_NAME"}
+    return {name: found.get(name, "=") for name in _bound_in(tree)}
+
+
+def _bound_in(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield child.name
+            case ast.Name(ctx=ast.Store()):
+                yield child.id
+            case ast.alias():
+                yield (child.asname or child.name).partition(".")[0]
+        if not isinstance(child, _OWN_NAMES):
+            yield from _bound_in(child)
 
 
 def _bound_in_lines(text: str) -> dict[str, str]:
