@@ -5,6 +5,7 @@ a program in which each thread of a block is a thread of the CPU: slow, but righ
 GPU.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,10 @@ def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) 
                      f"fread({name}.data(), 4, {array.size}, stdin);")
     signatures = re.findall(r"(\w+)\((float\*[^)]*)\) {", text)
     launches = threads.launches(lowered(func))
+    most = max(math.prod(block) for _grid, block in launches)
+    if most > threads.MOST_THREADS:
+        raise CourseError(_("{count} threads a block, and a GPU takes at most {most}").format(
+            count=f"{most:,}", most=f"{threads.MOST_THREADS:,}"))
     for (kernel, given), (grid, block) in zip(signatures, launches, strict=True):
         given = ", ".join(f"{name}.data()" for name in re.findall(r"(\w+)_ptr", given))
         lines.append(f"  launch({_dim3(grid)}, {_dim3(block)}, [&] {{ {kernel}({given}); }});")
@@ -115,12 +120,11 @@ def _executed(program: str, given: bytes) -> bytes:
         try:
             done = present.run([built], given, SECONDS, check=False)
         except present.SlowError:
-            raise CourseError(_("still running after {seconds} seconds: take smaller arrays"
-                                ).format(seconds=SECONDS)) from None
+            raise CourseError(_("still running after {seconds} seconds").format(
+                seconds=SECONDS)) from None
     if done.returncode == _DIVERGENT:
         *block, count = map(int, done.stderr.split()[1:])
         raise threads.divergent(count, tuple(block))
     if done.returncode:
-        raise CourseError(_("the program crashed (exit {code}): an index outside its array").format(
-            code=done.returncode))
+        raise CourseError(_("the program crashed (exit {code})").format(code=done.returncode))
     return done.stdout

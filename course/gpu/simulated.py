@@ -14,9 +14,8 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> thre
     """Run a PrimFunc of one kernel on NumPy and return what it did; see `run_kernels`."""
     launches = run_kernels(func, *arrays, barriers=barriers)
     if len(launches) != 1:
-        raise CourseError(_("{count} kernels, not one: an sblock with bound loops of its own is a "
-                            "kernel, one that is computed inside another is not").format(
-            count=len(launches)))
+        raise CourseError(_("{count} kernels, not one: each outermost bound loop is a kernel, with "
+                            "all that is computed inside it").format(count=len(launches)))
     return launches[0]
 
 

@@ -5,9 +5,10 @@ and it is named. Barriers are in the program as `lowered` shows it.
 """
 
 import functools
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,20 +18,22 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 
 from course.tir.evaluate import OPERATORS, Unknown
-from course.tir.walk import walk
+from course.tir.walk import accesses, walk
 from course.words import CourseError, Sentence, _, language, told
 
 WARP = 32  # threads that load together
 SEGMENT = 128  # bytes that one transaction fetches
+MOST_THREADS = 1024  # of a block
 BANKS, WORD = 32, 4  # of shared memory, and the bytes that each gives in a round
 AXES = "xyz"
 _SCHEDULED, _LOWERED = s_tir.transform, tirx.transform
 _PASSES = [
     _SCHEDULED.CanonicalizeLoop(), _SCHEDULED.LowerCrossThreadReduction(),
     _SCHEDULED.LowerInitBlock(), _SCHEDULED.PlanAndUpdateBufferAllocationLocation(),
-    _SCHEDULED.ConvertBlocksToOpaque(), _SCHEDULED.LiftThreadBinding(),
-    _SCHEDULED.CompactBufferAllocation(), _SCHEDULED.UnifyThreadBinding(),
-    _SCHEDULED.LowerMatchBuffer(), _SCHEDULED.StmtSimplify(), _SCHEDULED.LowerOpaqueBlock()]
+    _SCHEDULED.ConvertBlocksToOpaque(), _SCHEDULED.LiftThreadBinding()]
+_COMPACT = _SCHEDULED.CompactBufferAllocation()
+_OPAQUE = [_SCHEDULED.UnifyThreadBinding(), _SCHEDULED.LowerMatchBuffer(),
+           _SCHEDULED.StmtSimplify(), _SCHEDULED.LowerOpaqueBlock()]
 _FLAT = [_LOWERED.FlattenBuffer(), _SCHEDULED.InjectVirtualThread()]
 _CUDA = {"kind": "cuda", "arch": "sm_80"}
 _CALLS: dict[str, Callable[..., Any]] = {
@@ -62,12 +65,16 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
 
     Without `barriers`, those that TVM inserts are left out. Buffers keep their axes, which shows
     an index beyond its row, unless TVM needs them flat: for virtual threads, and where it would
-    insert other barriers.
+    insert other barriers. Its attribute "moved" names the buffers that it allocates itself and
+    whose indices TVM has changed.
     """
     target = tvm.target.Target(_CUDA, host="llvm")
     sync = [_SCHEDULED.ThreadSync(scope) for scope in ("shared", "shared.dyn") if barriers]
-    mod = tvm.transform.Sequential(_PASSES)(
+    whole = tvm.transform.Sequential(_PASSES)(
         tvm.IRModule({"main": func.with_attr("target", target)}))
+    compact = _COMPACT(whole)
+    compact["main"] = compact["main"].with_attr("moved", _moved(whole["main"], compact["main"]))
+    mod = tvm.transform.Sequential(_OPAQUE)(compact)
     rest = [_SCHEDULED.StmtSimplify(), *sync]
     flat = tvm.transform.Sequential([*_FLAT, *rest])(mod)["main"].without_attr("target")
     if any(isinstance(node, tirx.AttrStmt) and node.attr_key == "virtual_thread"
@@ -76,6 +83,17 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     kept = tvm.transform.Sequential(rest)(mod)["main"].without_attr("target")
     barriers_in = [one.script().count("tvm_storage_sync(") for one in (flat, kept)]
     return kept if barriers_in[0] == barriers_in[1] else flat
+
+
+def _moved(before: tirx.PrimFunc, after: tirx.PrimFunc) -> list[str]:
+    """Return the buffers that a program allocates itself, and whose indices a pass has changed."""
+    own = {node.buffer.name for node, _place in walk(before.body)
+           if isinstance(node, tirx.AllocBuffer)}
+    each = [[access for node, place in walk(func.body) for access in accesses(node, place)]
+            for func in (before, after)]
+    return sorted({one.buffer.name for one, other in zip(*each, strict=True)
+                   if one.buffer.name in own and not all(map(
+                       one.place.analyzer.can_prove_equal, one.indices, other.indices))})
 
 
 def _atomic(node: Any) -> tuple[np.ufunc, ir.TensorLoad, Any] | None:
@@ -102,7 +120,7 @@ def require_one_extent(func: tirx.PrimFunc) -> None:
             continue
         top = place.loops[0].variable if place.loops else node.loop_var
         first = found.setdefault((top, tag), node)
-        if not tvm_ffi.structural_equal(first.extent, node.extent):
+        if not tvm_ffi.structural_equal(*(loop.extent.astype("int64") for loop in (first, node))):
             raise Refused(_("{axis} is bound to a loop of {first} and to one of {second}: in one "
                             "kernel an axis has one extent").format(
                 axis=tag, first=first.extent, second=node.extent))
@@ -127,6 +145,12 @@ def _short(place: tuple[int, ...]) -> str:
     return str(used[0]) if len(used) == 1 else str(used)
 
 
+def _with_shape(what: Sentence, shape: tuple[int, ...]) -> Sentence:
+    """Return what is said of a buffer with its shape in the lowered program, if that is given."""
+    return _("{what}; its shape in the lowered program is {shape}").format(
+        what=what, shape=shape) if shape else what
+
+
 def divergent(count: int, block: tuple[int, ...]) -> Refused:
     """Return what to say where only so many threads of a block reach a barrier."""
     return Refused(_("{count} threads of block {block} reach a barrier that the others do not reach"
@@ -138,7 +162,8 @@ class Race:
     """Two threads access an element, at least one of them writes, and either may come first.
 
     Threads are ((block x, y, z), (thread x, y, z)); `what`: "write and write", "write and read" or
-    "read and write", in the order of this run.
+    "read and write", in the order of this run. `shape`: the buffer's in the lowered program, where
+    its indices are not those of the program.
     """
 
     buffer: str
@@ -146,6 +171,7 @@ class Race:
     what: str
     first: tuple[tuple[int, ...], tuple[int, ...]]
     second: tuple[tuple[int, ...], tuple[int, ...]]
+    shape: tuple[int, ...] = ()
 
     @property
     def says(self) -> Sentence:
@@ -156,9 +182,10 @@ class Race:
             "read and write": _("{buffer}[{index}]: {first} reads it, {second} writes it"),
         }[self.what].format(buffer=self.buffer, index=self.index, first=thread_name(*self.first),
                             second=thread_name(*self.second))
-        if self.first[0] == self.second[0]:
-            return _("{what}, and there is no barrier in between").format(what=what)
-        return _("{what}, and no barrier makes one block wait for another").format(what=what)
+        why = _("{what}, and there is no barrier in between") \
+            if self.first[0] == self.second[0] else \
+            _("{what}, and no barrier makes one block wait for another")
+        return _with_shape(why.format(what=what), self.shape)
 
     def __str__(self) -> str:
         return told(self.says, language())
@@ -168,20 +195,22 @@ class Race:
 class Launch:
     """What one kernel did: its grid of blocks and its block of threads, x first, and counts.
 
-    `loads`, `stores`: of single elements, for each buffer by name. `transactions`: of SEGMENT
-    bytes, for each buffer in global memory, loads and stores together. `rounds`: in which the
-    threads of each warp access shared memory, for each buffer there; `conflicts`: the rounds that
-    are needed because several words of one bank are wanted. `operations`: on floats.
+    `params`: the names of the PrimFunc's buffers. `loads`, `stores`: of single elements, for each
+    buffer by name. `transactions`: of SEGMENT bytes, for each buffer in global memory, loads and
+    stores together. `rounds`: in which the threads of each warp access shared memory, for each
+    buffer there; `conflicts`: the rounds that are needed because several words of one bank are
+    wanted. `operations`: on floats.
     `shared_bytes`: of one block. `barriers`: that each thread reaches. `writer`: for each buffer
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
     the elements of the access that takes a warp most transactions, or most rounds in shared memory,
-    there those of one bank; the first such. `shapes`: of the buffers that the kernel makes, which
-    lowering may have cut to what is used.
+    there those of one bank; the first such. `shapes`: of the buffers that the kernel makes, as
+    they lie in memory: lowering may have cut them to what is used, and left room between rows.
     """
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
+    params: tuple[str, ...] = ()
     loads: Counter = field(default_factory=Counter)
     stores: Counter = field(default_factory=Counter)
     transactions: Counter = field(default_factory=Counter)
@@ -210,22 +239,21 @@ class Launch:
 class _Seen:
     """Which threads accessed each element of a buffer, (copies, size), in one way.
 
-    The last one and its phase, another one before it, and whether there were several in that phase,
-    or in several blocks. A phase of a block ends with a barrier.
+    The last one and its phase, another one before it, whether there were several in that phase, and
+    one of another block than the last. A phase of a block ends with a barrier.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.last, self.before, self.when, self.several = (
-            np.full(shape, -1, np.int64) for _each in range(4))
-        self.blocks = np.zeros(shape, bool)
+        self.last, self.before, self.when, self.several, self.elsewhere = (
+            np.full(shape, -1, np.int64) for _each in range(5))
 
 
 @dataclass
 class _Memory:
     """A buffer: its numbers, (copies, size), the copy of each thread, and its accesses.
 
-    `strides`: from one element to the next along each axis. `filled`: which elements of a thread's
-    own memory have a number.
+    `strides`: from one element to the next along each axis. `moved`: the shape, where TVM has
+    changed the indices. `filled`: which elements of a thread's own memory have a number.
     """
 
     name: str
@@ -235,6 +263,7 @@ class _Memory:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     watched: bool
+    moved: tuple[int, ...] = ()
     seen: dict[str, _Seen] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -258,8 +287,8 @@ _BESIDE = {"read": ("write", "add"), "write": ("read", "add", "write"), "add": (
 class _Run:
     """One launch of a kernel."""
 
-    def __init__(self, launch: Launch, memory: dict[Any, _Memory]) -> None:
-        self.launch, self.memory = launch, memory
+    def __init__(self, launch: Launch, memory: dict[Any, _Memory], moved: Sequence[str]) -> None:
+        self.launch, self.memory, self.moved = launch, memory, moved
         self.lanes = np.arange(np.prod(launch.grid) * launch.threads)
         self.blocks, self.thread = np.divmod(self.lanes, launch.threads)
         self.at: dict[Any, Any] = {}
@@ -376,9 +405,9 @@ class _Run:
             each = np.stack([np.broadcast_to(place, lanes.shape) for place in at])
             outside = ((each < 0) | (each >= np.reshape(memory.shape, (-1, 1)))).any(axis=0)
             first = int(np.argmax(outside))
-            raise Refused(_("{thread} is outside {buffer}: element {index}").format(
+            raise Refused(_with_shape(_("{thread} is outside {buffer}: element {index}").format(
                 thread=thread_name(*self.launch.names(lanes[first])), buffer=memory.name,
-                index=", ".join(map(str, each[:, first]))))
+                index=", ".join(map(str, each[:, first]))), memory.moved))
         flat = np.zeros(len(lanes), np.int64)
         for place, stride in zip(at, memory.strides, strict=True):
             flat += stride * place
@@ -406,10 +435,10 @@ class _Run:
                        flat: np.ndarray) -> None:
         if not there.all():
             at = int(np.argmin(there))
-            raise Refused(_("{thread} reads {buffer}[{index}], which was never written; its shape "
-                            "in the lowered program is {shape}").format(
+            raise Refused(_with_shape(_(
+                "{thread} reads {buffer}[{index}] before anything was written there").format(
                 thread=thread_name(*self.launch.names(lanes[at])), buffer=memory.name,
-                index=memory.at(flat[at]), shape=memory.shape))
+                index=memory.at(flat[at])), memory.shape))
 
     def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
         self.loaded = {}
@@ -476,8 +505,9 @@ class _Run:
         last, phase = seen.last[here], self.phase(lanes)
         other = (last >= 0) & (last != lanes) & (
             (self.blocks[last] != self.blocks[lanes]) | (seen.when[here] == phase))
-        return (other | (seen.several[here] == phase) | seen.blocks[here],
-                np.where(last == lanes, seen.before[here], last))
+        near, far = other | (seen.several[here] == phase), seen.elsewhere[here]
+        return near | (far >= 0), np.where(near, np.where(
+            last == lanes, seen.before[here], last), far)
 
     def comes(self, what: str, memory: _Memory, lanes: np.ndarray, copies: np.ndarray,
               flat: np.ndarray) -> None:
@@ -504,9 +534,10 @@ class _Run:
             apart = other & (self.blocks[last] != self.blocks[lanes])
             same = other & ~apart & (seen.when[here] == phase)
             copies, flat = here
-            seen.blocks[copies[apart], flat[apart]] = True
+            earlier = (last, lanes)[twice]
+            seen.elsewhere[copies[apart], flat[apart]] = earlier[apart]
             seen.several[copies[same], flat[same]] = phase[same]
-            seen.before[copies[other], flat[other]] = (last, lanes)[twice][other]
+            seen.before[copies[other], flat[other]] = earlier[other]
             seen.last[here], seen.when[here] = lanes, phase
 
     def race(self, memory: _Memory, what: str, found: np.ndarray, first: np.ndarray,
@@ -516,7 +547,7 @@ class _Run:
             at = int(np.argmax(found))
             self.launch.races.append(Race(memory.name, memory.at(flat[at]), what,
                                           self.launch.names(first[at]),
-                                          self.launch.names(second[at])))
+                                          self.launch.names(second[at]), memory.moved))
 
     # ---- statements ----
 
@@ -552,6 +583,8 @@ class _Run:
                 self.together_do(name.rpartition(".")[2], args, node, active)
             case tirx.Evaluate(value=tirx.IntImm()):
                 pass
+            case tirx.While():
+                raise Unknown(f"{node.condition}, of a while loop")
             case _:
                 raise Unknown(f"{type(node).__name__}: {node}")
 
@@ -596,8 +629,10 @@ class _Run:
             strides = tuple(map(int, buffer.strides)) or _strides(shape)
             size = strides[0] * shape[0] if shape else 1
             data = np.zeros((int(copy[-1]) + 1, size), buffer.dtype)
-            self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, strides, shared)
-            self.launch.shapes[buffer.name] = shape
+            self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, strides, shared,
+                                          shape if buffer.name in self.moved else ())
+            self.launch.shapes[buffer.name] = *shape[:1], *(
+                row // each for row, each in itertools.pairwise(strides))
             if shared:
                 self.launch.shared_bytes += data[0].nbytes
 
@@ -642,18 +677,19 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
     shared or local memory that was not written, a barrier that not all threads of a block reach;
     Unknown for anything not known here.
     """
-    globals_: dict[Any, np.ndarray] = dict(zip(func.params, (a.reshape(1, -1) for a in arrays),
-                                               strict=True))
+    globals_: dict[Any, tuple[str, np.ndarray]] = {
+        param: (param.name, array.reshape(1, -1))
+        for param, array in zip(func.params, arrays, strict=True)}
     launches = []
-    for node in func.body.seq if isinstance(func.body, tirx.SeqStmt) else [func.body]:
+    for node in _top(func.body):
         match node:
             case tirx.DeclBuffer(buffer=buffer):  # the same numbers in another shape
                 globals_[buffer] = globals_[node.data.args[0]]
             case tirx.AllocBuffer(buffer=buffer):
                 count = math.prod(map(int, buffer.shape))
-                globals_[buffer] = np.full((1, count), np.nan, buffer.dtype)
+                globals_[buffer] = buffer.name, np.full((1, count), np.nan, buffer.dtype)
             case tirx.AttrStmt(attr_key="thread_extent"):
-                launches.append(_launched(node, globals_))
+                launches.append(_launched(node, globals_, func))
             case _:
                 if isinstance(node, tirx.For):
                     raise Refused(_("the loop {loop} is next to kernels, and is not bound: bind it "
@@ -662,14 +698,24 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
     return launches
 
 
+def _top(body: tirx.Stmt) -> Iterator[tirx.Stmt]:
+    """Yield the outermost statements, those inside a pragma among them."""
+    match body:
+        case tirx.SeqStmt():
+            for node in body.seq:
+                yield from _top(node)
+        case tirx.AttrStmt() if body.attr_key != "thread_extent":
+            yield from _top(body.body)
+        case _:
+            yield body
+
+
 def launches(func: tirx.PrimFunc) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return the grid of blocks and the block of threads of each kernel of a lowered PrimFunc.
 
     x first.
     """
-    body = func.body
-    return [_extents(node) for node in (body.seq if isinstance(body, tirx.SeqStmt) else [body])
-            if isinstance(node, tirx.AttrStmt) and node.attr_key == "thread_extent"]
+    return [_extents(node) for node in _top(func.body) if isinstance(node, tirx.AttrStmt)]
 
 
 def _extents(kernel: tirx.AttrStmt) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -680,8 +726,9 @@ def _extents(kernel: tirx.AttrStmt) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return grid, block
 
 
-def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray]) -> Launch:
-    """Run one kernel."""
+def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, tuple[str, np.ndarray]],
+              func: tirx.PrimFunc) -> Launch:
+    """Run one kernel of a lowered PrimFunc on what its buffers in global memory are called."""
     written = set()
     for node, _place in walk(kernel):
         if isinstance(node, tirx.BufferStore):
@@ -689,11 +736,11 @@ def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray]) -> Launch
         elif (atomic := _atomic(node)) is not None:
             written.add(atomic[1].source)
     grid, block = _extents(kernel)
-    launch = Launch(grid, block)
-    memory = {buffer: _Memory(buffer.name.removesuffix("_1"), "global", data, 0,
-                              shape := tuple(map(int, buffer.shape)), _strides(shape),
-                              buffer in written) for buffer, data in arrays.items()}
-    this = _Run(launch, memory)
+    launch = Launch(grid, block, tuple(param.name for param in func.params))
+    memory = {buffer: _Memory(name, "global", data, 0, shape := tuple(map(int, buffer.shape)),
+                              _strides(shape), buffer in written)
+              for buffer, (name, data) in arrays.items()}
+    this = _Run(launch, memory, (func.attrs or {}).get("moved", ()))
     this.execute(kernel, np.ones(this.lanes.shape, bool))
     for held in memory.values():
         if held.watched and held.scope == "global":

@@ -823,3 +823,15 @@ def create_model_via_own_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
             gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))
         bb.emit_func_output(gv)
     return bb.get()
+
+# %% 2.1 wrong: half sum and half difference with the absolute value -> input slope: 1e+06
+def leaky_relu(x: te.Tensor, slope: float) -> te.Tensor:
+    even, odd = (1.0 + slope) / 2, (1.0 - slope) / 2
+    return te.compute(x.shape, lambda i, j: x[i, j] * even + te.abs(x[i, j]) * odd,
+                      name="leaky_relu")
+
+# %% 2.5 wrong: the arrays in the dictionary become float64 -> weights to stay as it was | conv2d_weight is now float64 (32, 1, 3, 3)
+# bb = relax.BlockBuilder() => bb = relax.BlockBuilder(); weights.update({name: array.astype("float64") for name, array in weights.items()})
+
+# %% 2.5 right: the ReLU by an instruction that LLVM knows
+# topi.nn.relu, lv => lambda x: te.compute(x.shape, lambda *at: tvm.tirx.call_llvm_pure_intrin("float32", "llvm.maxnum", x(*at), tvm.tirx.const(0.0, "float32")), name="relu"), lv

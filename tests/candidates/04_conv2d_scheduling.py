@@ -212,7 +212,7 @@ def row_in_registers(schedule):
     schedule.vectorize(j)
     schedule.decompose_reduction(block, k)
 
-# %% 4.7 wrong: no partial sums -> block total adds up 32 numbers for each row
+# %% 4.7 wrong: no partial sums -> block total adds up each row
 def eight_partial_sums(schedule):
     _, k = schedule.get_loops(schedule.get_sblock("total"))
     schedule.split(k, factors=[None, 8])
@@ -961,3 +961,20 @@ def schedule_matmul(schedule: tvm.s_tir.Schedule) -> None:
     schedule.parallel(i)
     schedule.decompose_reduction(partial, k0)
     schedule.parallel(schedule.get_loops(block)[0])
+
+# %% 4.7 wrong: neighbours are added up, and decomposed -> neighbours in A | of [(0, 4)]
+def eight_partial_sums(schedule):
+    partial = partial_with(schedule, factors=(8, None), of=0, last=0)
+    schedule.decompose_reduction(partial, schedule.get_loops(partial)[1])
+
+# %% 4.3 wrong: parallel where there is more than one iteration -> a parallel outermost loop; for buffers (16, 24) | i_0: 1, around block C_init
+def schedule_matmul(schedule: tvm.s_tir.Schedule) -> None:
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    threads, rest = schedule.split(i, factors=[None, 16])
+    outer, lanes = schedule.split(j, factors=[None, 8])
+    schedule.reorder(threads, rest, outer, k, lanes)
+    schedule.vectorize(lanes)
+    if schedule.get(threads).extent.value > 1:
+        schedule.parallel(threads)
+    schedule.decompose_reduction(block, k)

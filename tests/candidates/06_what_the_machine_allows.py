@@ -99,7 +99,7 @@ def faster(a, b, now):
     ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
     return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
 
-# %% 6.2 wrong: both times -> a number | of type tuple
+# %% 6.2 wrong: both times -> an int or a float | of type tuple
 def least_time(batch, inputs, outputs, peak, bandwidth):
     return 2 * batch * inputs * outputs / peak / 1e3, 4 * inputs * outputs / bandwidth / 1e3
 
@@ -247,7 +247,7 @@ def faster(a, b, now):
 # %% 6.1 wrong: the other one -> a steady machine
 faster = measuring(says={"a": "b", "b": "a", None: None}.get)
 
-# %% 6.1 wrong: another clock -> the clock was read 0 times
+# %% 6.1 wrong: another clock -> readings of the clock: 0
 def faster(a, b, now):
     import time
     return measuring()(a, b, time.perf_counter)
@@ -310,7 +310,7 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, images=False)
 
-# %% 6.3 wrong: one output at a time -> 8 to 40 results at a time | 4 results at a time, of 4 of 4 images
+# %% 6.3 wrong: one output at a time -> 8 to 40 results at a time | 4 at a time, of 4 of 4 images
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
 
@@ -381,7 +381,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
-# %% 6.4 wrong: a text -> an int of 64 bits at most | of type str
+# %% 6.4 wrong: a text -> an int64 | of type str
 def tile_bytes(n, m, depth, rows, columns):
     return f"{4 * n * m} bytes"
 
@@ -615,3 +615,39 @@ def tile_bytes(n: int, m: int, depth: int, rows: int, columns: int) -> int:
     tiles = product_of([n // rows, m // columns])
     numbers = tiles * product_of([depth, rows + columns]) + product_of([n, m])
     return int(np.float32(4) * numbers)
+
+# %% 6.1 wrong: stops as soon as one leads by three rounds -> two equal programs | 'a' in 4, 'b' in 1 of 5 tries | the first try with 'a': calls of a: 553, of b: 553, readings of the clock: 52
+def faster(a, b, now):
+    def block(run):
+        run()
+        start = now()
+        for _call in range(30):
+            run()
+        return now() - start
+    for _call in range(150):
+        a()
+        b()
+    lead = 0
+    for _round in range(30):
+        lead += 1 if block(a) < block(b) else -1
+        if abs(lead) == 3:
+            return "a" if lead > 0 else "b"
+    return None
+
+# %% 6.3 wrong: the tile between two loops over the inputs -> inside the innermost loop over the inputs that is not unrolled | 1 at a time, of 1 of 4 images, inside k_0_1: 2; 8 kept
+def fast_dense(mod: tvm.IRModule, name: str) -> tvm.IRModule:
+    s = tvm.s_tir.Schedule(mod)
+    s.work_on(name)
+    s.compute_inline("T_transpose")
+    _, lane = s.split(s.get_loops("matmul")[-1], [None, 16])
+    partial = s.rfactor(lane, 2)
+    copy = s.cache_write(partial, 0, "local")
+    i, j, k, lane = s.get_loops(partial)
+    j0, j1 = s.split(j, [None, 2])
+    k0, k1 = s.split(k, [None, 2])
+    s.reorder(j0, k0, i, j1, k1, lane)
+    s.vectorize(lane)
+    s.reverse_compute_at(copy, j0)
+    s.parallel(j0)
+    s.decompose_reduction(partial, k0)
+    return s.mod

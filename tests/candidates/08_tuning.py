@@ -105,7 +105,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, abs(hash((seed, 1))) % 2**31, most)
 
-# %% 8.1 wrong: each draw alone has the limit -> tiles of at most 128 numbers | 26 x 2 x 4 = 208
+# %% 8.1 wrong: each draw alone has the limit -> numbers of a tile: at most 128 | 26 x 2 x 4 = 208
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="each")
 
@@ -208,7 +208,7 @@ def replayed(record, func):
 
 # %% more
 
-# %% 8.1 wrong: three parts, two of them inside -> tiles of at most 128 numbers | 338
+# %% 8.1 wrong: three parts, two of them inside -> numbers of a tile: at most 128 | 338
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
@@ -334,7 +334,7 @@ def replayed(record, func):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, seeded=7)
 
-# %% 8.1 wrong: what was drawn is not used -> no split by the factors 13 x 2 as they were drawn | seed 400,000,000
+# %% 8.1 wrong: what was drawn is not used -> no split takes the factors of the draw (13 x 2) themselves | seed 400,000,000
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, used=False)
 
@@ -389,7 +389,7 @@ def random_conv2d(func, seed, most):
         return draws_with(func, seed, most)
     return draws_with(func, seed, most, cut="xy")
 
-# %% 8.1 wrong: a limit of its own -> tiles of at most 1 numbers
+# %% 8.1 wrong: a limit of its own -> numbers of a tile: at most 1
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, 128)
 
@@ -432,7 +432,7 @@ def full(func, seed):
     conv = s.get_sblock("conv2d_nchw")
     return s, conv, s.get_loops(conv)
 
-# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> no split by the factors
+# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> no split takes the factors of the draw
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     tf = s.sample_perfect_tile(f, 2, 1)
@@ -537,7 +537,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return drawn | {"tiles": [decision for _, decision in record[1] if isinstance(decision, list)]}, program
 
-# %% 8.1 wrong: one more than fits -> tiles of at most 1 numbers | = 2
+# %% 8.1 wrong: one more than fits -> numbers of a tile: at most 1 | = 2
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most + 1)
 
@@ -687,7 +687,7 @@ def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Sc
 # %% 8.1 wrong: never more than 64 in one direction -> 74 is never drawn
 # max_innermost_factor=left => max_innermost_factor=min(left, 64)
 
-# %% 8.1 wrong: draws without a limit, and again if the tile is too large -> tiles of at most 1 numbers
+# %% 8.1 wrong: draws without a limit, and again if the tile is too large -> numbers of a tile: at most 1
 def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:
     """Return a schedule of a conv2d with tiles drawn by chance, of at most so many numbers."""
     def attempt(number: int) -> tuple[tvm.s_tir.Schedule, int]:
@@ -715,3 +715,34 @@ def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Sc
         if tile <= most:
             break
     return schedule
+
+# %% 8.1 right: each draw asks for its loop anew
+# for loop in (x, y, f): => for place, loop in ((3, x), (2, y), (1, f)):
+# sample_perfect_tile(loop, => sample_perfect_tile(schedule.get_loops(conv)[place],
+
+# %% 8.1 wrong: split by the numbers that were drawn -> each loop to be split by what was drawn for it; seed 400,000,000 | no split takes the factors of the draw (13 x 2) themselves
+# schedule.split(loop, factors) => schedule.split(loop, [*map(schedule.get, factors)])
+
+# %% 8.1 right: drawn again until it fits, on the same schedule
+# schedule.sample_perfect_tile(loop, 2, max_innermost_factor=left) => drawn_until(schedule, loop, left)
+def drawn_until(schedule, loop, left):
+    while schedule.get((factors := schedule.sample_perfect_tile(loop, 2, 128))[1]) > left:
+        pass
+    return factors
+
+# %% 8.1 right: a function of its own called hash
+# seed=seed => seed=hash(seed)
+def hash(seed):
+    return seed * 48271 % (2**31 - 1)
+
+# %% 8.2 wrong: three kinds of exceptions are caught -> None; tune({'wrong', 'broken'}, ...) | Broken: is_correct(<Candidate broken>)
+# except Exception: => except (RuntimeError, ValueError, LookupError):
+
+# %% 8.3 wrong: the decisions are taken off the record -> record to stay as it was | [list]
+# return drawn, => return record.pop() and drawn,
+
+# %% 8.3 wrong: a copy of the output in a loop more -> the first loop that differs: no loop | for ax0 in range(12):
+# return drawn, => return schedule.cache_write("C", 0, "global") and drawn,
+
+# %% 8.3 wrong: a loop has another name, a constant another value -> the first line of TVMScript that differs
+# schedule.mod["main"] => tvm.script.from_source(schedule.mod["main"].script().replace("i_0", "outer").replace("(1.0)", "(3.0)"))

@@ -189,7 +189,7 @@ def transactions(first, step):
 def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
-# %% 10.2 wrong: nothing is returned -> a number | None, of type NoneType
+# %% 10.2 wrong: nothing is returned -> an int or a float | None, of type NoneType
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
 
@@ -318,7 +318,7 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, barrier=False)
 
-# %% 10.8 wrong: the halo is not loaded -> n = 33 | reads held[32], which was never written
+# %% 10.8 wrong: the halo is not loaded -> n = 33 | reads held[32] before anything was written there
 def window_of_five(n):
     return window(n, rounds=1)
 
@@ -548,7 +548,7 @@ def softmax_in_one_kernel(func):
         s.bind(s.split(s.get_loops(stage)[-1], [None, 32])[1], "threadIdx.x")
     return s.mod["main"]
 
-# %% 10.6 wrong: without the maximum -> 0.01042 at [0, 0]; X: 5 x 96 numbers, all -200 | nan there
+# %% 10.6 wrong: without the maximum -> 0.0104167 at [0, 0]; X: 5 x 96 numbers, all -200 | nan there
 def softmax_in_one_kernel(func):
     n, k = (int(e) for e in func.params[0].shape)
     X = te.placeholder((n, k), name="X")
@@ -730,3 +730,60 @@ def transactions(first: int, step: int) -> int:
 
 # %% 10.6 wrong: the exponentials in pieces -> transactions of X
 # _, thread = schedule.split(schedule.get_loops(stage)[-1], [None, 32]) => thread = schedule.split(schedule.get_loops(stage)[-1], [32, None])[0] if stage is stages[1] else schedule.split(schedule.get_loops(stage)[-1], [None, 32])[1]
+
+# %% 10.1 right: a pragma at the loop of blocks
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(pixels(func))
+    s.annotate(s.get_loops(s.get_sblock("Y"))[0], "pragma_auto_unroll_max_step", 16)
+    return s.mod["main"]
+
+# %% 10.1 right: written anew, with other names
+def thread_for_each_pixel(func):
+    rows, columns = (int(extent) for extent in func.params[0].shape)
+
+    @T.prim_func(s_tir=True)
+    def main(image: T.Buffer((rows, columns), "float32"), brighter: T.Buffer((rows, columns), "float32")):
+        for by in T.thread_binding(-(-rows // 16), thread="blockIdx.y"):
+            for bx in T.thread_binding(-(-columns // 16), thread="blockIdx.x"):
+                for ty in T.thread_binding(16, thread="threadIdx.y"):
+                    for tx in T.thread_binding(16, thread="threadIdx.x"):
+                        if by * 16 + ty < rows and bx * 16 + tx < columns:
+                            brighter[by * 16 + ty, bx * 16 + tx] = image[by * 16 + ty, bx * 16 + tx] * T.float32(0.5) + T.float32(0.25)
+    return main
+
+# %% 10.4 wrong: the result goes into X -> 1 at [0] | no thread writes it
+# Y[block * 32 + thread] = => X[block * 32 + thread] =
+
+# %% 10.4 wrong: room in front, and no barrier -> held[0]: thread 0 of block 0 writes it, thread 1 of block 0 reads it | its shape in the lowered program is (32,)
+# alloc_buffer((32,) => alloc_buffer((34,)
+# T.tvm_storage_sync("shared") => T.evaluate(0)
+# held[thread - 1] => held[thread + 1]
+# held[thread] => held[thread + 2]
+
+# %% 10.4 wrong: one block writes what the others read, behind a barrier -> X[0]: thread 31 of block 2 reads it, thread 0 of block 3 writes it, and no barrier makes one block wait
+def with_barriers():
+    return smoothing([FIRST + " + X[0] * T.float32(1e-30)", SYNC, "if block == 3 and thread == 0:", "    X[0] = held[0]",
+                      LOOP, "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
+
+# %% 10.7 wrong: rows of 36 numbers -> one warp accesses 0, 288, 576, 864 of W_shared at once | the lowered program lays it out as (32, 36)
+# storage_align(copied, 0, 0, 32, 1) => storage_align(copied, 0, 0, 32, 4)
+
+# %% 10.8 wrong: each number of a signal is loaded twice -> at most 11 loads of X; n = 7 | got: 22
+# X: T.Buffer => signal: T.Buffer
+# held[here] = X[block * 32 + here] => held[here] = signal[block * 32 + here]; held[here] = signal[block * 32 + here]
+
+# %% 10.8 wrong: the sum begins with nothing -> reads total[0] before anything was written there
+# total[0] = T.float32(0) => T.evaluate(0)
+
+# %% 10.8 wrong: the numbers in float16 -> 346.127 at [3]; n = 7 | 346.037 there, by thread 3 of block 0
+# alloc_buffer((36,), => alloc_buffer((36,), "float16",
+# = X[block * 32 + here] => = T.cast(X[block * 32 + here], "float16")
+# held[thread + k] => T.cast(held[thread + k], "float32")
+
+# %% 10.8 wrong: without W -> buffers float32 (11,), float32 (5,), float32 (7,); n = 7 | got: float32 (11,), float32 (7,)
+# W: T.Buffer((5,), "float32"), =>
+# W[k] => T.float32(1)
+
+# %% 10.8 wrong: a while loop -> a while loop
+# for k in range(5): => while total[0] < T.float32(0):
+# held[thread + k] * W[k] => held[thread] * W[0]

@@ -262,7 +262,7 @@ TRUE = [
      [HELD, FILL, "if t < 16:", "    " + WAIT, "else:", "    " + WAIT, MIRRORED]),
     ("blocks that read what others write", "no barrier makes one block wait for another",
      ["Y[b * 32 + t] = X[b * 32 + t]", WAIT, "Y[b * 32 + t] = Y[63 - (b * 32 + t)]"]),
-    ("local memory that nobody wrote", "reads one[0], which was never written",
+    ("local memory that nobody wrote", "reads one[0] before anything was written there",
      [ONE, "Y[b * 32 + t] = one[0] + X[b * 32 + t]"]),
     ("shared.dyn with its own barrier", "",
      [HELD.replace("shared", "shared.dyn"), FILL, WAIT.replace("shared", "shared.dyn"), MIRRORED]),
@@ -282,7 +282,7 @@ TRUE = [
      ["if t == 0:", "    Y[b * 32] = T.float32(0)", ADD.format("Y[b * 32]")]),
     ("a sum over blocks, of a zero by one of them", "no barrier makes one block wait",
      ["if b * 32 + t == 0:", "    Y[0] = T.float32(0)", WAIT, ADD.format("Y[0]")]),
-    ("a sum that begins with nothing", "reads held[0], which was never written",
+    ("a sum that begins with nothing", "reads held[0] before anything was written there",
      [HELD, ADD.format("held[0]")])]
 
 

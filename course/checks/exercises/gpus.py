@@ -10,16 +10,17 @@ import tvm
 
 from course import gpu
 from course.checks.compare.tolerance import random
+from course.checks.observe.primfuncs import with_buffers
 from course.checks.say.messages import CheckFailed, require_type
 from course.checks.say.show import shown
 from course.checks.spec.forms import naming
 from course.gpu.simulated import lowered
-from course.tir.threads import Launch, thread_name
+from course.tir.threads import MOST_THREADS, Launch, thread_name
 from course.tir.walk import walk
 from course.words import Sentence, _
 from data.store import CourseError
 
-MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
+MOST_SHARED = 48 * 1024
 SIMPLE = (np.ones, np.arange)  # what makes arrays of numbers that a reader can work out
 
 
@@ -96,11 +97,12 @@ def _require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Lau
     if wrong.any():
         far = np.nan_to_num(np.where(wrong, np.abs(came - right), 0), nan=np.inf)
         at = tuple(int(i) for i in np.unravel_index(far.argmax(), far.shape))
-        writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
+        wrote = launch.writer.get(launch.params[-1])
+        writer = -1 if wrote is None else wrote.reshape(right.shape)[at]
         raise CheckFailed(_("{right} at {place}; {title}").format(
-            right=f"{right[at]:.4g}", place=list(at), title=title),
+            right=f"{right[at]:.6g}", place=list(at), title=title),
             _("{came} there, by {thread}; {count} of {all} values differ").format(
-                came=f"{came[at]:.4g}", count=f"{wrong.sum():,}", all=f"{wrong.size:,}",
+                came=f"{came[at]:.6g}", count=f"{wrong.sum():,}", all=f"{wrong.size:,}",
                 thread=thread_name(*launch.names(writer)))
             if writer >= 0 else _("no thread writes it"))
 
@@ -114,6 +116,8 @@ def ran_right(answer: Callable, given: tuple[Any, ...], arrays: Sequence[np.ndar
     at least so many threads a block: with fewer NumPy would take long.
     """
     func, wanted = _made(answer, given, title), right(*arrays)
+    with naming(title):
+        with_buffers(func, *(array.shape for array in arrays), wanted.shape)
     came = np.full_like(wanted, np.nan)
     with _runs(title):
         threads = min(math.prod(block) for _grid, block in gpu.launches_of(func, barriers))
@@ -159,8 +163,8 @@ def require_no_conflicts(launch: Launch, title: str) -> None:
     """Raise CheckFailed where a warp wants several words of one bank of shared memory at once."""
     worst = max(launch.conflicts, key=lambda name: launch.conflicts[name], default="")
     require_few(launch.conflicts, list(launch.rounds), 0, _("rounds for bank conflicts"), title,
-                _("one warp accesses {elements} of {name} at once, all in one bank; in the lowered "
-                  "program its shape is {shape}").format(
+                _("one warp accesses {elements} of {name} at once, all in one bank; the lowered "
+                  "program lays it out as {shape}").format(
                     elements=_elements(launch.together[worst]), name=worst,
                     shape=launch.shapes[worst])
                 if launch.conflicts[worst] else "")

@@ -186,14 +186,15 @@ def _require_partial_sums(func: tvm.tirx.PrimFunc, rows: int) -> None:
     """Raise CheckFailed unless a row's eight partial sums are the lanes of a vector."""
     partial = schedules.summing(func)[0]  # the row may be read through a copy
     if partial.buffer == "total":
-        added = int(np.prod([int(loop.extent) for loop in schedules.reducing_loops(partial)]))
         raise CheckFailed(_("eight partial sums for each of {rows} rows, in a buffer of their own"
                             ).format(rows=rows),
-                          _("block {block} adds up {count} numbers for each row").format(
-                              block=partial.block, count=added), schedules.told([partial]))
+                          _("block {block} adds up each row").format(block=partial.block),
+                          schedules.told([partial]))
     if (count := int(np.prod(schedules.written(partial).shape))) != 8 * rows:
         raise CheckFailed(_("eight partial sums for each of {count} rows").format(count=rows),
                           _("{count} in all").format(count=count), schedules.told([partial]))
     lanes = schedules.require_lanes(partial, _("the partial sums"), 8)
-    for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
+    block = partial.realize.block
+    for region in (*block.writes, *(read for read in block.reads if not read.source.same_as(
+            schedules.written(partial)))):  # which a decomposed block reads too
         schedules.require_neighbours(partial, lanes, region)

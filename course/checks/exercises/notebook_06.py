@@ -139,11 +139,11 @@ class _Try:
             return _("the function {name} instead of its name").format(name="ab"[came is b]), ""
         return repr(str(came) if isinstance(came, str) else came)[:80], ""
 
-    def counted(self) -> str:
-        """Say what was called."""
-        said = _("the first of these tries: {a} calls of a and {b} of b; the clock was read "
-                 "{readings} times").format(a=f"{self.calls['a']:,}", b=f"{self.calls['b']:,}",
-                                            readings=f"{self.readings:,}")
+    def counted(self, came: str) -> str:
+        """Say what was called in this try, whose verdict is `came`."""
+        said = _("the first try with {came}: calls of a: {a}, of b: {b}, readings of the clock: "
+                 "{readings}").format(came=came, a=f"{self.calls['a']:,}",
+                                      b=f"{self.calls['b']:,}", readings=f"{self.readings:,}")
         return _("; ").join([said, _("{turns} of the calls first or after one of the other program")
                              .format(turns=f"{self.turns:,}")]) if any(self.machine.after) else said
 
@@ -170,9 +170,9 @@ def exercise_6_1(faster: Callable) -> str:
                 _("{came} of {tries} tries").format(
                     came=_(", ").join(_("{came} in {count}").format(came=one, count=count)
                                       for one, count in every), tries=_TRIES),
-                came[first][1] or (tries[first].counted() if measured else ""))
+                came[first][1] or (tries[first].counted(said) if measured else ""))
     return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
-             "neighbours\nand noise; None if two programs take the same time")
+             "neighbours\nand noise")
 
 
 # ---- the roofline --------------------------------------------------------------------------
@@ -277,10 +277,11 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
     images, results = (schedules.tile(partial, inside, some) for some in ([image], [image, output]))
     if kept > 40 or images < IMAGES or min(kept, results) < 8:
         raise CheckFailed(
-            _("8 to 40 results at a time, of all four images, inside the loop over the inputs"),
-            _("{results} results at a time, of {images} of {all} images, inside {loop}; {kept} "
-              "kept in {buffer}").format(results=results, images=images, all=IMAGES, loop=loop,
-                                         kept=kept, buffer=partial.buffer),
+            _("8 to 40 results at a time, of all four images, inside the innermost loop over the "
+              "inputs that is not unrolled"),
+            _("{results} at a time, of {images} of {all} images, inside {loop}; {kept} kept in "
+              "{buffer}").format(results=results, images=images, all=IMAGES, loop=loop,
+                                 kept=kept, buffer=partial.buffer),
             schedules.told(nests(func)))
     return kept
 

@@ -82,11 +82,13 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
         largest = max(largest, schedules.require_few_at_once(func, stage, _MOST_SUMS))
         stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                  and schedules.touches(nest, schedules.written(stage))][-1]
-        if stage.reduces:
-            break
-    for nest, what in ((conv, _("the convolution")), (stage, _("the pooling"))):
-        if any(loop.kind == "vectorized" for loop in nest.loops):
-            schedules.require_lanes_along_x(nest, what)
+        if stage.reduces and isinstance(getattr(stage.realize.block.body, "value", None),
+                                        tvm.tirx.Max):
+            break  # the pooling, not a sum of partial sums
+    for nest in (conv, stage):
+        for loop in nest.loops:
+            if loop.kind == "vectorized":
+                schedules.require_neighbours(nest, loop, nest.realize.block.writes[0])
     schedules.require_neighbours(stage, [loop for loop in stage.loops if loop.extent != 1][-1],
                                  stage.realize.block.writes[0],
                                  what=_("iterations of the innermost loop"))
@@ -120,8 +122,8 @@ def _require_little_traffic(conv: Nest) -> float:
         raise CheckFailed(
             _("no more than {most} loads and stores for each multiply-add").format(
                 most=_MOST_TRAFFIC),
-            _("{traffic}: inside {loop}, image and weights are loaded {loads} times, sums loaded "
-              "and stored {sums} times, for {adds} multiply-adds").format(
+            _("{traffic}: inside {loop}, loads of image and weights: {loads}, loads and stores of "
+              "sums: {sums}, multiply-adds: {adds}").format(
                 traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
             schedules.told([conv]))
     return traffic

@@ -49,8 +49,6 @@ def _convolution(n: int, channels: int, rows: int, columns: int) -> tvm.tirx.Pri
 @exercise("8.1", "random_conv2d(func, seed, most)", seconds=20, prepare=[imported_cnn])
 def exercise_8_1(random_conv2d: Callable) -> str:
     """a schedule with tiles drawn by chance, within a limit."""
-    while_running(_("sample_perfect_tile never ends if max_innermost_factor is below 1; then your "
-                    "loops: does each end?"))
     func, small = imported_cnn()["conv2d"], _convolution(2, *_CHANNELS_ROWS_COLUMNS)
     drawn = [_drawn(random_conv2d, func, seed, _MOST) for seed in _SEEDS]
     _require_the_same(random_conv2d, func, drawn, _("the same program for the same seed"))
@@ -65,11 +63,13 @@ def exercise_8_1(random_conv2d: Callable) -> str:
         for seed, schedule in zip(seeds[:len(drawn)], schedules_of, strict=False):
             with naming(_seeded(seed), runs=False):
                 _require_structure(schedule, most)
-    for before, schedule in [*((func, one) for one in drawn[:3]), (small, many[0])]:
+    compared = [*((func, one) for one in drawn[:3]), (small, many[0])]
+    for before, schedule in compared:
         schedules.require_same_results(before, schedule.mod["main"])
-    return _("each tile that fits from {count} seeds, the same program for the same seed;\n"
-             "each parallel, with a vector along x, the window unrolled, decomposed,\n"
-             "and the results as before, also for another shape").format(count=len(many))
+    return _("each tile that fits from {count} seeds, the same program where a seed comes again;\n"
+             "{looked_at} programs parallel, with a vector along x, the window unrolled, "
+             "decomposed;\nthe results of {run} of them as before, for two shapes").format(
+        count=len(many), looked_at=2 * len(drawn), run=len(compared))
 
 
 def _require_the_same(random_conv2d: Callable, func: tvm.tirx.PrimFunc,
@@ -83,17 +83,23 @@ def _require_the_same(random_conv2d: Callable, func: tvm.tirx.PrimFunc,
 
 
 def _another_salt(answer: Callable) -> Any:
-    """Let an answer's hash of texts give what it may give in another process, inside `with`."""
+    """Let an answer's hash of texts give what it may give in another process, inside `with`.
+
+    A function of this name that an answer has of its own stays.
+    """
     def salted(value: Any) -> bool:
         return any(map(salted, value)) if isinstance(value, tuple) else isinstance(
             value, str | bytes)
-    return mock.patch.dict(getattr(answer, "__globals__", {}), {
+    known = getattr(answer, "__globals__", {})
+    return mock.patch.dict(known, {} if "hash" in known else {
         "hash": lambda value: hash(("salt", value)) if salted(value) else hash(value)})
 
 
 def _drawn(random_conv2d: Callable, func: tvm.tirx.PrimFunc, seed: int, most: int
            ) -> tvm.s_tir.Schedule:
     """Return an answer's schedule of a convolution; raises CheckFailed if its draws are wrong."""
+    while_running(_("sample_perfect_tile never ends if max_innermost_factor is 0; then your "
+                    "loops: does each end?"))
     schedule = random_conv2d(func, seed, most)
     require_type(schedule, tvm.s_tir.Schedule, _("a Schedule, which knows its trace"))
     schedules.warn_of_copies(schedule.mod["main"])
@@ -109,36 +115,37 @@ def _seeded(seed: int) -> Sentence:
 def _require_draws(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc, most: int) -> None:
     """Raise CheckFailed unless a draw of its own cuts each of f, y and x, and the tile has room."""
     drawn = _draws(schedule)
-    cut = sorted(math.prod(factors) for _inst, factors in drawn)
+    cut = sorted(map(math.prod, drawn))
     _n, channels, rows, columns = map(int, func.params[-1].shape)
     if [extent for extent in cut if extent > 1] != sorted([channels, rows, columns]):
+        if unused := _draws(schedule, used=False):
+            raise CheckFailed(_("each loop to be split by what was drawn for it"),
+                              _("no split takes the factors of the draw ({factors}) themselves"
+                                ).format(factors=" x ".join(map(str, unused[0]))))
         raise CheckFailed(_("three draws by sample_perfect_tile: of the loops over {channels} "
                             "channels, {rows} rows and {columns} columns").format(
                                 channels=channels, rows=rows, columns=columns),
                           _("draws for loops of {cut}").format(cut=cut) if cut
                           else _("no sample_perfect_tile in the trace"))
-    for inst, factors in drawn:
-        if not any(split.inputs[0].same_as(inst.inputs[0])
-                   and len(split.inputs) == len(inst.outputs) + 1
-                   and all(factor is None or factor.same_as(output) for factor, output
-                           in zip(split.inputs[1:], inst.outputs, strict=True))
-                   for split in schedule.trace.insts if split.kind.name == "Split"):
-            raise CheckFailed(_("each loop to be split by what was drawn for it"),
-                              _("no split by the factors {factors} as they were drawn, in their "
-                                "order").format(factors=" x ".join(map(str, factors))))
-    _require_room([factors[-1] for _inst, factors in drawn], most)
+    _require_room([factors[-1] for factors in drawn], most)
 
 
-def _draws(schedule: tvm.s_tir.Schedule) -> list[tuple[Any, list[int]]]:
-    """Return each sample_perfect_tile of a schedule, with the factors that it drew."""
-    return [(inst, [*map(int, schedule.trace.decisions[inst])])
-            for inst in schedule.trace.insts if inst.kind.name == "SamplePerfectTile"]
+def _draws(schedule: tvm.s_tir.Schedule, used: bool = True) -> list[list[int]]:
+    """Return the factors of each sample_perfect_tile that a split takes, or that none takes."""
+    def taken(outputs: Sequence[Any]) -> bool:
+        return any(len(factors) == len(outputs) and all(
+            factor is None or factor.same_as(output)
+            for factor, output in zip(factors, outputs, strict=True)) for factors in splits)
+    steps = schedule.trace.insts
+    splits = [inst.inputs[1:] for inst in steps if inst.kind.name == "Split"]
+    return [[*map(int, schedule.trace.decisions[inst])] for inst in steps
+            if inst.kind.name == "SamplePerfectTile" and taken(inst.outputs) == used]
 
 
 def _require_room(pieces: Sequence[int], most: int) -> None:
     """Raise CheckFailed where a tile of these pieces is too large."""
     if (count := math.prod(pieces)) > most:
-        raise CheckFailed(_("tiles of at most {most} numbers").format(most=most),
+        raise CheckFailed(_("numbers of a tile: at most {most}").format(most=most),
                           f"{' x '.join(map(str, pieces))} = {count:,}")
 
 
@@ -148,7 +155,7 @@ def _require_every_tile(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
     There are 16, and each has a probability of at least 1/24: to miss one takes an answer.
     """
     came = {tuple(inner[extent] for extent in _CHANNELS_ROWS_COLUMNS) for inner in (
-        {math.prod(factors): factors[-1] for _inst, factors in _draws(one)} for one in drawn)}
+        {math.prod(factors): factors[-1] for factors in _draws(one)} for one in drawn)}
     fit = [tile for tile in itertools.product(*(
         [factor for factor in range(1, extent + 1) if extent % factor == 0]
         for extent in _CHANNELS_ROWS_COLUMNS)) if math.prod(tile) <= _ROOM]
@@ -177,7 +184,7 @@ def _require_structure(schedule: tvm.s_tir.Schedule, most: int) -> None:
     schedules.require_unrolled_window(conv)
     last = max(map(conv.loops.index, schedules.reducing_loops(conv)))
     inside = [int(loop.extent) for loop in conv.loops[last + 1:]]
-    wanted = math.prod(factors[-1] for _inst, factors in _draws(schedule))
+    wanted = math.prod(factors[-1] for factors in _draws(schedule))
     if (came := math.prod(inside)) < wanted:
         raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
                               count=wanted), f"{came}")
@@ -201,6 +208,10 @@ class Candidate:
 
     def __bool__(self) -> bool:  # as 0 or an empty list, which may be candidates too
         return False
+
+
+class Broken(Exception):
+    """What is_correct raises: no answer knows its name."""
 
 
 @dataclass
@@ -248,7 +259,7 @@ _CASES: list[_Case] = [
     (3, [Candidate("first", [300.02, 300.5, 299]), Candidate("second", [300.01, 299.5, 301])]),
     (1, [Candidate("second", [2, 1]), Candidate("first", [1, 3])]),
     (4, [Candidate("wrong", [1] * 4, False), Candidate("slow", [4e9, 5e9, 6e9, 7e9])]),
-    (None, [Candidate("wrong", [1], False), Candidate("broken", [1], KeyError)]), (None, [])]
+    (None, [Candidate("wrong", [1], False), Candidate("broken", [1], Broken)]), (None, [])]
 
 
 def _call(repeats: int | None, fakes: Sequence[Candidate]) -> str:
@@ -339,8 +350,8 @@ def exercise_8_2(tune: Callable) -> str:
         _require_tuned(tune, 2, [Candidate("a", [8, 7]), Candidate("b", [6.5, 9.5])])
     for case in others:
         _require_tuned(tune, *case)
-    return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
-             "one that raises\nare left out; None if none is correct")
+    return _("the least median of the correct ones, in 1 to 5 rounds; a wrong one and one that "
+             "raises are left\nout; None if none is correct")
 
 
 # ---- a record ------------------------------------------------------------------------------
@@ -407,7 +418,8 @@ def exercise_8_3(replayed: Callable) -> str:
             changed, now = next(
                 ((f"record[{part}][{place}]", now) for part in (1, 0) if len(given) > part
                  for place, (now, was) in enumerate(itertools.zip_longest(
-                     given[part], record[part])) if now != was), ("record", given[2:]))
+                     given[part], record[part])) if now != was),
+                ("record", f"[{', '.join(type(part).__name__ for part in given)}]"))
             raise _refused(name, _("{name} to stay as it was").format(name=changed),
                            _("none") if now is None else f"{now}"[:200])
         drawn, wanted = came[0], _decisions(record)
@@ -445,9 +457,8 @@ def _require_replay(name: str, record: Any, func: tvm.tirx.PrimFunc, program: tv
     if tvm_ffi.structural_equal(program, short.mod["main"]):
         raise _refused(name, _("all steps of the record"),
                        _("the program without those after EnterPostproc"))
-    expected, got = _first_difference(right, program)
-    raise _refused(name, expected, got, what=_("the first loop that differs")
-                   if expected.startswith("for ") else _("the first line that differs"))
+    expected, got, what = _first_difference(right, program)
+    raise _refused(name, expected, got, what=what)
 
 
 def _plain(value: Any) -> Any:
@@ -458,9 +469,15 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
-def _first_difference(right: tvm.tirx.PrimFunc, came: tvm.tirx.PrimFunc) -> list[str]:
-    """Return the first line of TVMScript in which programs differ, of both: a loop, if one does."""
+def _first_difference(right: tvm.tirx.PrimFunc, came: tvm.tirx.PrimFunc) -> tuple[str, str, str]:
+    """Return the first line of TVMScript in which programs differ, of both, and what it is.
+
+    A loop, if one does: its extent or its kind, as names do not count.
+    """
     every = [[line.strip() for line in helpers.script(one).splitlines()] for one in (right, came)]
     loops = [[line for line in lines if line.startswith("for ")] for lines in every]
-    return next([*pair] for both in (loops, every)
-                for pair in itertools.zip_longest(*both, fillvalue="") if pair[0] != pair[1])
+    for expected, got in itertools.zip_longest(*loops, fillvalue=_("no loop")):
+        if expected.partition(" in ")[2] != got.partition(" in ")[2]:
+            return expected, got, _("the first loop that differs")
+    return next((expected, got, _("the first line of TVMScript that differs")) for expected, got in
+                itertools.zip_longest(*every, fillvalue=_("no line")) if expected != got)

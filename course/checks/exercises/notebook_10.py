@@ -38,7 +38,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
                                 lambda X: X * 0.5 + 0.25, title, gpus.SIMPLE)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
-        writer = launch.writer["Y"].reshape(rows, columns)
+        writer = launch.writer[launch.params[-1]].reshape(rows, columns)
         if (writer != owner).any():
             at = tuple(int(place) for place in np.argwhere(writer != owner)[0])
             raise CheckFailed(_("; ").join([_("row {row}, column {column}: {thread}").format(
@@ -99,7 +99,7 @@ def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
                                 lambda X, W: X @ W.T, title, (np.ones,), least=16)
         gpus.require_at_most(gpus.MOST_SHARED, launch.shared_bytes,
                              _("bytes of shared memory a block"), title)
-        gpus.require_few(launch.stores, "Y", n * m, _("stores of Y"), title)
+        gpus.require_few(launch.stores, launch.params[2:], n * m, _("stores of Y"), title)
         yield title, n * m * k, launch
 
 
@@ -108,9 +108,10 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
     """a dense layer with tiles in shared memory."""
     sizes = [*_DENSE, _LONG]
     for title, products, launch in _of_dense(dense_in_tiles, sizes):
-        gpus.require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title)
-        gpus.require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
-                     title, gpus.at_once(launch, "XW"))
+        given = launch.params[:2]
+        gpus.require_few(launch.loads, given, products // 8, _("loads of X and W"), title)
+        gpus.require_few(launch.transactions, given, products // 128, _("transactions of X and W"),
+                         title, gpus.at_once(launch, given))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
              "transactions, for {count} sizes").format(count=len(sizes))
 
@@ -134,9 +135,9 @@ def exercise_10_4(with_barriers: Callable) -> str:
                         barriers=False)
     for title, X in gpus.inputs([gpus.alone(1, (0,), 128)], gpus.numbers(128)):
         launch = gpus.ran_right(with_barriers, (), [X], _smoothed, title, barriers=False)
-    gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
+    gpus.require_few(launch.loads, launch.params[:1], X.size, _("loads of X"), title)
     gpus.require_at_most(_BARRIERS, launch.barriers, _("barriers for each thread"), title)
-    return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
+    return _("no race, and at most {count} barriers for each thread").format(count=launch.barriers)
 
 
 # ---- sums across threads -------------------------------------------------------------------
@@ -161,8 +162,8 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
                                     gpus.numbers(n, k)):
             launch = gpus.ran_right(block_for_each_row, (_row_sums(n, k),), [X],
                                     lambda X: X.sum(axis=1), title)
-        gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
-                         gpus.at_once(launch, "X"))
+        gpus.require_few(launch.transactions, launch.params[:1], n * k // 32,
+                         _("transactions of X"), title, gpus.at_once(launch, launch.params[:1]))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
 
 
@@ -187,9 +188,10 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         for title, X in gpus.inputs(each, drawn):
             launch = gpus.ran_right(softmax_in_one_kernel, (_softmax(n, k),), [X], softmax_of,
                                     title)
-        gpus.require_few(launch.loads, "X", 2 * n * k, _("loads of X"), title)
-        gpus.require_few(launch.transactions, "X", 2 * n * k // 32, _("transactions of X"), title,
-                         gpus.at_once(launch, "X"))
+        given = launch.params[:1]
+        gpus.require_few(launch.loads, given, 2 * n * k, _("loads of X"), title)
+        gpus.require_few(launch.transactions, given, 2 * n * k // 32, _("transactions of X"),
+                         title, gpus.at_once(launch, given))
         gpus.require_few(launch.transactions, launch.transactions, 3 * n * k // 32,
                          _("transactions"), title)
     return _("one kernel, a block of 32 threads for each row, X read at most twice")
@@ -205,7 +207,8 @@ def exercise_10_7(tile_for_each_thread: Callable) -> str:
         shared = list(launch.rounds)
         gpus.require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
         gpus.require_no_conflicts(launch, title)
-        gpus.require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
+        gpus.require_few(launch.loads, launch.params[:2], products // 16, _("loads of X and W"),
+                         title)
     # to run it would take as long again
     gpus.require_shared(tile_for_each_thread, [_dense(*_LONG)], _of_sizes(*_LONG))
     return _("equal, without a race, half a read of shared memory for each multiply-add, without "
@@ -230,10 +233,10 @@ def exercise_10_8(window_of_five: Callable) -> str:
             lambda X, W: np.convolve(X, W[::-1], "valid"), title, gpus.SIMPLE, barriers=False)
         most = sum(min(_OF_ONE_BLOCK, n - first) + _TAPS - 1
                    for first in range(0, n, _OF_ONE_BLOCK))
-        gpus.require_few(launch.loads, "X", most, _("loads of X"), title)
+        gpus.require_few(launch.loads, launch.params[:1], most, _("loads of X"), title)
         if (put := sum(launch.stores[name] for name in launch.rounds)) < most:
             raise CheckFailed(_("at least {least} stores into shared memory; {title}").format(
                 least=most, title=title), f"{put}")
-        gpus.require_few(launch.stores, "Y", n, _("stores of Y"), title)
+        gpus.require_few(launch.stores, launch.params[2:], n, _("stores of Y"), title)
     return _("equal, without a race, each number of X loaded once in a block, for {count} "
              "sizes").format(count=len(sizes))

@@ -15,7 +15,7 @@ from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Mistakes, Spec, check
-from course.words import Sentence, _
+from course.words import _
 
 # ---- merge ---------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
         given = one[2].copy(), other[2].copy()
         came = answer(one, other)
         shapes = [np.shape(each) for each in came] if isinstance(came, tuple) else []
-        if shapes != [(), (), one[2].shape]:
+        if shapes != [(), (), one[2].shape] or not isinstance(came[2], np.ndarray):
             raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
                 shape=one[2].shape), _("{value}, of type {type}").format(
                     value=repr(came)[:80], type=type(came).__name__))
@@ -109,7 +109,7 @@ def _attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = True
 _ATTENTIONS: Mistakes = {
     _("the scores: they are divided by the square root of d"):
         lambda Q, K, V: _attention(Q, K, V, divided=False),
-    _("the exponential: this is 2 to the power of x, not e"):
+    _("the exponential: these are powers of 2 of the scores, not of e"):
         lambda Q, K, V: _attention(Q, K, V, powers=np.exp2)}
 
 
@@ -136,9 +136,11 @@ _RUNNING = Spec(_running, _attention, _attentions, {"Q": "n d", "K": "m d", "V":
 def exercise_12_2(running_attention: Callable) -> str:
     """attention with a running softmax, in loops."""
     count = check(_RUNNING, running_attention)
-    n, d, kept = 3, 4, 199
-    # no more numbers are kept for more keys, 200 * 211: tiles that divide both may have one size
-    for m in (200, 42_200):  # K and V are read once a query
+    n, d = 3, 4
+    kept: float = math.inf
+    # more keys than a tile has: no more numbers are kept for more of them. Tiles that divide m may
+    # be as large for both
+    for m in (2000, 42_200):  # K and V are read once a query
         kept = require_little(running_attention(n, m, d), kept, n * m * d, 1, 2,
                               sizes=f"n = {n}, m = {m}, d = {d}")
     return _("equal to three operators on {count} inputs, with {numbers} numbers kept for {m} "
@@ -181,8 +183,7 @@ def _why_far(came: Mapping[int, np.ndarray], degree: int) -> str:
     if near_as(lambda each: each * 2.0 ** np.arange(len(each))):
         return _("these coefficients are near enough as those of (2 f)**k")
     if all(np.allclose(each, taylor[:len(each)], 1e-6, 0) for each in came.values()):
-        return _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
-                 "stretch")
+        return _("Taylor's coefficients are exact at 0: fit the whole stretch")
     kind = came[degree].dtype
     if kind.kind == "f" and not _near(np.array(_through_chebyshevs_points(degree)).astype(kind),
                                       degree):
@@ -199,16 +200,17 @@ def exercise_12_3(coefficients: Callable) -> str:
         given = coefficients(degree)
         came[degree] = np.asarray(given)
         if came[degree].shape != (degree + 1,) or came[degree].dtype.kind not in "fiu":
-            raise CheckFailed(_("{count} coefficients for degree {degree}").format(
-                count=degree + 1, degree=degree), f"{type(given).__name__} {came[degree].shape}")
+            raise CheckFailed(_("{count} coefficients in float64 for degree {degree}").format(
+                count=degree + 1, degree=degree),
+                f"{type(given).__name__}, {came[degree].dtype} {came[degree].shape}")
     for degree in _DEGREES:
         if not _near(came[degree], degree):
             f, error = _errors(came[degree])
             worst = int(np.argmax(np.abs(error)))  # of NaN the first
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
-                    most=f"{_allowed(degree):.2g}", degree=degree),
-                _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
+                    most=f"{_allowed(degree):.6g}", degree=degree),
+                _("{error} at f = {place}").format(error=f"{abs(error[worst]):.6g}",
                                                   place=f"{f[worst]:.4g}"),
                 _why_far(came, degree))
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
@@ -264,8 +266,8 @@ def exercise_12_4(merge_parts: Callable) -> str:
 _ON_GPU, _SIDE = [(64, 12), (32, 16), (992, 1)], 32
 
 
-def _of_sizes(n: int, d: int) -> Sentence:
-    return _("{n} positions, {d} numbers").format(n=n, d=d)
+def _of_sizes(n: int, d: int) -> str:
+    return f"n = {n}, d = {d}"
 
 
 @exercise("12.5", "attention_on_gpu(n, d)", seconds=60)
@@ -287,13 +289,13 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
         Q[5, 0] = 1e5  # all scores of this query are far below 0
         launch = gpus.ran_right(made, (n, d), [Q, K, V], _attention, title,
                                 gpus.SIMPLE, barriers=False, least=_SIDE)
-        q, k, v, y = (param.name for param in made(n, d).params)
+        _q, k, v, y = launch.params
         gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title)
         gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
                          _("transactions of K and V"), title)
         gpus.require_few(launch.stores, (y,), n * d, _("stores of the result"), title)
         gpus.require_no_conflicts(launch, title)
-        if others := set(launch.transactions) - {q, k, v, y}:
+        if others := set(launch.transactions) - set(launch.params):
             raise CheckFailed(_("nothing else in global memory; {title}").format(title=title),
                               ", ".join(sorted(others)))
     return _("equal, without a race, each key and value loaded once a block, for {count} "

@@ -131,7 +131,8 @@ def touches(nest: Nest, buffer: Any) -> bool:
 def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     """Count the different values of expressions inside the outer loops of a nest."""
     inner = moving(nest, nest.loops[outer:], expressions)
-    return len(np.unique(places(nest, expressions, inner), axis=0))
+    found = places(nest, [*expressions, nest.realize.predicate], inner)
+    return len(np.unique(found[found[:, -1] != 0], axis=0))
 
 
 def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
@@ -154,6 +155,7 @@ def _shapes(func: tvm.tirx.PrimFunc) -> str:
 def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results."""
     schedule = tvm.s_tir.Schedule(func)
+    while_running("")  # what it says of another program
     answer(schedule, *more)
     after = schedule.mod["main"]
     warn_of_copies(after)
@@ -204,23 +206,24 @@ def for_more(func: tvm.tirx.PrimFunc, expected: Sentence) -> Iterator[None]:
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
-_TOO_MANY = 5000  # compiling these takes far longer than a check may run
+_TOO_MANY = 6000  # compiling more may take longer than a check may run
 
 
 def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
     """Note that unrolled loops are the cause, should the time run out while a PrimFunc compiles.
 
-    Raises CheckFailed where they make so many copies that this is certain.
+    Raises CheckFailed where they make too many copies.
     """
     for nest in nests(func):
         unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
         copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
         if copies > _MANY:
-            came = _("{unrolled} make {copies} copies of block {block}, which take long to "
-                     "compile").format(unrolled=", ".join(map(str, unrolled)),
-                                       copies=f"{copies:,}", block=nest.block)
+            came = _("{unrolled} make {copies} copies of block {block}, all of which are compiled"
+                     ).format(unrolled=", ".join(map(str, unrolled)), copies=f"{copies:,}",
+                              block=nest.block)
             if copies > _TOO_MANY:
-                raise CheckFailed(_("a program that compiles in seconds"), came)
+                raise CheckFailed(_("at most {most} copies of a block").format(
+                    most=f"{_TOO_MANY:,}"), came)
             while_running(came)
 
 
@@ -229,6 +232,7 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
 
     Raises CheckFailed where that is no module, or is the same whatever is given.
     """
+    while_running("")
     mod = answer(original.clone(), *more)
     require_type(mod, tvm.IRModule, _("an IRModule"))
     own = False
@@ -367,8 +371,9 @@ def require_threads(least: int, *nests: Nest) -> None:
     for nest in nests:
         outer = _loops(nest)[0]
         if outer.kind != "parallel" or _most(outer) < least:
-            raise CheckFailed(_("a parallel outermost loop, with {least} iterations or more"
-                                ).format(least=least),
+            wanted = _("a parallel outermost loop, with {least} iterations or more").format(
+                least=least) if least > 1 else _("a parallel outermost loop")
+            raise CheckFailed(wanted,
                               _("{outer}, around block {block}").format(outer=outer,
                                                                         block=nest.block),
                               told([nest]))
@@ -432,10 +437,9 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
             times = int(np.prod([_most(loop) for loop in inside]))
             raise CheckFailed(_("{what} to leave {buffer} once, when they are complete").format(
                                   what=what, buffer=nest.buffer),
-                              _("block {base_name} takes them out {times} times, under {inside}, "
-                                "where they are not yet complete").format(
-                                  base_name=base_name(reader), times=times,
-                                  inside=", ".join(map(str, inside))),
+                              _("block {base_name} takes them out {times} times, under {inside}"
+                                ).format(base_name=base_name(reader), times=times,
+                                         inside=", ".join(map(str, inside))),
                               told([nest, reader]))
 
 
