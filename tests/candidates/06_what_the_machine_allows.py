@@ -241,8 +241,8 @@ def faster(a, b, now):
             times = block(a, now), block(b, now)
         else:
             times = (block(b, now), block(a, now))[::-1]
-        wins += times[0] < times[1]
-    return "a" if wins >= 17 else "b" if wins <= 3 else None
+        wins += (times[0] < times[1]) - (times[0] > times[1])  # a clock in steps makes ties
+    return "a" if wins >= 14 else "b" if wins <= -14 else None
 
 # %% 6.1 wrong: the other one -> a steady machine
 faster = measuring(says={"a": "b", "b": "a", None: None}.get)
@@ -651,3 +651,23 @@ def fast_dense(mod: tvm.IRModule, name: str) -> tvm.IRModule:
     s.parallel(j0)
     s.decompose_reduction(partial, k0)
     return s.mod
+
+# %% 6.1 wrong: sign test in which a tie counts for b -> expected: None; a clock in steps of 100 µs, 40 µs for a, 40 µs for b | 'b'
+def faster(a: Callable[[], Any], b: Callable[[], Any], now: Callable[[], float]) -> str | None:
+    def time_of(program):
+        program()
+        begin = now()
+        for _ in range(20):
+            program()
+        return now() - begin
+
+    for program in (a, b):
+        for _ in range(350):
+            program()
+    rounds = 81
+    wins_of_a = sum(time_of(a) < time_of(b) for _ in range(rounds))
+    if wins_of_a >= 0.65 * rounds:
+        return "a"
+    if wins_of_a <= 0.35 * rounds:
+        return "b"
+    return None

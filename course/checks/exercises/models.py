@@ -149,9 +149,10 @@ def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndar
     elif others := [name for name in weights if not isinstance(given[name], np.ndarray)]:
         came = _("{name} is now of type {type}").format(
             name=others[0], type=type(given[others[0]]).__name__)
-    elif shapes := [name for name, array in weights.items()
-                    if np.shape(given[name]) != array.shape]:
-        came = _("{name} of shape {shape}").format(name=shapes[0], shape=np.shape(given[shapes[0]]))
+    elif kinds := [name for name, array in weights.items()
+                   if (given[name].dtype, given[name].shape) != (array.dtype, array.shape)]:
+        came = _("{name} is now {dtype} {shape}").format(
+            name=kinds[0], dtype=given[kinds[0]].dtype, shape=given[kinds[0]].shape)
     elif other := [name for name, array in weights.items()
                    if not np.array_equal(given[name], array)]:
         came = _("other numbers in {name}").format(name=other[0])
@@ -184,7 +185,7 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
         wanted = _("{what}, or {name}").format(what=wanted, name=name)
     for variable, function in mod.functions_items():
         if isinstance(function, tvm.tirx.PrimFunc):
-            if found := re.search(r"T\.call_(packed|cpacked|extern|llvm)\w*|T\.tvm_call\w*",
+            if found := re.search(r"T\.call_(packed|cpacked|extern)\w*|T\.tvm_call\w*",
                                   helpers.script(function)):
                 raise CheckFailed(wanted,
                                   _("PrimFunc {name_hint} calls a library, by {found}").format(

@@ -76,6 +76,7 @@ _MACHINES = [
     _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),
     _Machine(_WARM, (44, 40), cold="b"), _Machine(_RARE, (44, 40), rare="b"),
     _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
+    _Machine(_STEPS, (40, 40), step=100),
     _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
     _Machine(_HEAT, (44, 40), slower=1, until=10_000),
     _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),

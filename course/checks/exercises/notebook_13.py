@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import Misuse, number
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, require_equal
-from course.tir.walk import accesses, walk
+from course.tir.walk import Access, accesses, constant, walk
 from course.words import _
 
 # ---- a step for each group -----------------------------------------------------------------
@@ -72,11 +73,23 @@ _GROUPED = Spec(_standing_for, _standing_for(fewbits.in_groups), _weights, {"wei
                 atol=lambda given: 1e-5 * float(np.abs(given["weights"]).max()))
 
 
+def _steps_of(answer: Callable) -> Callable[..., np.ndarray]:
+    """Return an answer's steps; of groups of zeros 0, as any step is right there."""
+    def of(weights: np.ndarray, size: int, bits: int) -> np.ndarray:
+        steps: np.ndarray = answer(weights, size, bits)[1]
+        return steps * weights.reshape(*steps.shape, size).any(axis=2)
+    return of
+
+
+_STEPS = replace(_GROUPED, form=_steps_of, right=_steps_of(fewbits.in_groups), result=_("steps"))
+
+
 @exercise("13.1", "grouped(weights, size, bits)", seconds=10)
 def exercise_13_1(grouped: Callable) -> str:
     """a step for each group of weights."""
+    check(_GROUPED, grouped)
     return _("each weight by its nearest integer, for {count} arrays of weights in groups").format(
-        count=check(_GROUPED, grouped))
+        count=check(_STEPS, grouped))
 
 
 # ---- the best range ------------------------------------------------------------------------
@@ -144,8 +157,8 @@ def _losing_little(answer: Callable) -> Callable[..., np.ndarray]:
         if not found <= 1.02 * least + 1e-6 * float(x.max()):  # nor NaN, of a range of 0
             raise CheckFailed(
                 _("an rms error of at most 1.02 · {least}, that of the range {best}").format(
-                    least=f"{least:.4g}", best=f"{best:.4g}"),
-                _("{error} with the range {range}").format(error=f"{found:.4g}",
+                    least=f"{least:.6g}", best=f"{best:.4g}"),
+                _("{error} with the range {range}").format(error=f"{found:.6g}",
                                                            range=f"{came:.4g}"))
         return np.empty(0)
     return of
@@ -197,7 +210,7 @@ def exercise_13_3(longest_sum: Callable) -> str:
 
 _ANY = primfuncs.QUICK  # has none of the instructions: they are done in arithmetic
 _WITH = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4"})
-_MULTIPLY = "vpdp", "vpmadd", "vpmul", "imul", "mul"
+_MULTIPLY = "vpdp", "vpmadd", "vpmul", "vmul", "vfm", "vfnm", "imul", "mul"
 
 
 def _dot_cases(lanes: int) -> Cases:
@@ -238,13 +251,14 @@ def _require_found(pair: Any, lanes: int) -> None:
     A = draw.integers(0, 256, (6, 24)).astype("uint8")
     W = draw.integers(-128, 128, (4 * lanes, 24)).astype("int8")
     out = tvm.runtime.tensor(np.zeros((6, 4 * lanes), "int32"))
+    wanted = _("a pair that tensorize takes in {layer}")
     try:
         func = intrinsics.in_registers(intrinsics.dense(6, 24, 4 * lanes, lanes, 4),
                                        intrinsics.register("checked", pair), lanes, 4, 3, 2)
+        wanted = _("a pair that compiles in {layer}")
         run = intrinsics.compiled(func, _ANY)["main"]
     except RuntimeError as error:
-        raise CheckFailed(_("a pair that tensorize takes in {layer}").format(layer=layer),
-                          reason(error)) from None
+        raise CheckFailed(wanted.format(layer=layer), reason(error)) from None
     run(tvm.runtime.tensor(A), tvm.runtime.tensor(intrinsics.as_read(W, lanes, 4)), out)
     require_equal(out.numpy(), A.astype("int32") @ W.T.astype("int32"), {}, words=layer)
 
@@ -255,7 +269,9 @@ def exercise_13_4(of_fours: Callable) -> str:
     for lanes in (16, 8, 4):
         pair = of_fours(lanes)
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise CheckFailed(_("a tuple: a description, an implementation"), type(pair).__name__)
+            raise CheckFailed(_("a tuple: a description, an implementation"),
+                              _("a tuple of {count}").format(count=len(pair))
+                              if isinstance(pair, tuple) else type(pair).__name__)
         for func in pair:
             primfuncs.with_buffers(func, (4,), (lanes, 4), (lanes,),
                                    dtypes=("uint8", "int8", "int32"),
@@ -293,6 +309,23 @@ _FOUR_BITS = Spec(_times, _unpacked, _packed_cases, fault=Misuse, atol=1e-3,
                   beyond=lambda: _packed_cases((31, 1), (1, 31)))
 
 
+def _in_lanes(access: Access) -> bool:
+    """Whether 8 or 16 neighbours are read at a time: as a vector, or by a vectorized loop."""
+    *others, last = map(access.place.analyzer.simplify, access.indices)
+    if isinstance(last, tirx.Ramp):
+        return constant(last.stride) in (1, -1) and constant(last.lanes) in (8, 16)
+    lanes = [loop.variable for loop in access.place.loops
+             if loop.kind == "vectorized" and loop.extent in (8, 16)]
+    return any(_step(last, lane) in (1, -1) and all(_step(index, lane) == 0 for index in others)
+               for lane in lanes)
+
+
+def _step(index: Any, variable: tirx.Var) -> int | None:
+    """Return by how much a variable moves an index; None where that varies."""
+    factors = tvm.sym.detect_linear_equation(index, [variable])
+    return constant(factors[0]) if factors else None
+
+
 @exercise("13.5", "times_four_bits(n, k)", seconds=30)
 def exercise_13_5(times_four_bits: Callable) -> str:
     """a vector times a matrix of four bits."""
@@ -303,11 +336,10 @@ def exercise_13_5(times_four_bits: Callable) -> str:
         kept = require_little(func, 128, n * k, 1, sizes=f"n = {n}, k = {k}")
     W = func.params[1].name
     for access in (each for node, place in walk(func.body) for each in accesses(node, place)):
-        loop = access.place.loops[-1] if access.place.loops else None
-        vector = isinstance(access.indices[-1], tirx.Ramp) \
-            or loop and loop.kind == "vectorized" and loop.extent in (8, 16)
-        if access.buffer.name == W and not vector:
-            raise CheckFailed(_("W read in 8 or 16 lanes"),
-                              _("innermost is {inner}").format(inner=loop or _("no loop at all")))
+        if access.buffer.name == W and not _in_lanes(access):
+            raise CheckFailed(_("W read in lanes, 8 or 16 neighbours at a time"),
+                              _("{block} in {loops}").format(
+                                  block=f"{W}[{', '.join(map(str, access.indices))}]",
+                                  loops=" > ".join(map(str, access.place.loops))))
     return _("equal for {count} inputs, with {numbers} numbers kept, in lanes").format(
         count=count, numbers=kept)
