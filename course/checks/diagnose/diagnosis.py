@@ -217,7 +217,7 @@ def _differs(came: np.ndarray, right: np.ndarray) -> str:
         return _("shape {shape}").format(shape=came.shape)
     if np.isnan(came).any() and not np.isnan(right).any():
         return _("NaN or not written at {place}").format(place=where(np.isnan(came)))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         off = np.asarray(np.abs(came - right))
     off[np.isnan(off)] = np.inf  # NaN instead of a number
     off[(came == right) | np.isnan(came) & np.isnan(right)] = 0  # infinities too
