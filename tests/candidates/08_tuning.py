@@ -246,7 +246,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidates[name]))
     return min(times, key=lambda name: np.median(times[name]))
 
-# %% 8.2 wrong: an empty name where none is correct -> None; tune({'wrong', 'broken'}, ...) | ''
+# %% 8.2 wrong: an empty name where none is correct -> None; tune({'wrong': ..., 'broken': ...}, ...) | ''
 tune = tuner_with(empty="")
 
 # %% 8.2 wrong: the medians of the rounds, not of the candidates -> 'steady' | 'steady', 30 the median of 30, 30, 15, 30, 60
@@ -561,7 +561,7 @@ def replayed(record, func):
 # %% 8.2 wrong: an empty candidate is none -> expected: is_correct: a, wrong, broken, b
 # if is_correct(candidate): => if candidate and is_correct(candidate):
 
-# %% 8.2 wrong: times are kept from one search to the next -> 'a', 7.5 the median of 8, 7; tune({'a', 'b'}, ..., repeats=2); a second call | 'b', 8 the median of 6.5, 9.5
+# %% 8.2 wrong: times are kept from one search to the next -> 'a', 7.5 the median of 8, 7; tune({'a': ..., 'b': ...}, ..., repeats=2); a second call | 'b', 8 the median of 6.5, 9.5
 kept_times: dict[str, list[float]] = {}
 
 
@@ -735,7 +735,7 @@ def drawn_until(schedule, loop, left):
 def hash(seed):
     return seed * 48271 % (2**31 - 1)
 
-# %% 8.2 wrong: three kinds of exceptions are caught -> None; tune({'wrong', 'broken'}, ...) | Broken: is_correct(<Candidate broken>)
+# %% 8.2 wrong: three kinds of exceptions are caught -> None; tune({'wrong': ..., 'broken': ...}, ...) | Broken: is_correct(<Candidate broken>)
 # except Exception: => except (RuntimeError, ValueError, LookupError):
 
 # %% 8.3 wrong: the decisions are taken off the record -> record to stay as it was | [list]

@@ -273,7 +273,7 @@ def hand_over(mod):
         return [tvm.compile(dense_kernel(4, 8, 5, relu=False), target="llvm").mod for _ in functions]
     return handed(mod, dense_patterns())
 
-# %% 9.6 wrong: a small weight is taken for turned around -> ValueError: expected to be compact array
+# %% 9.6 wrong: a small weight is taken for turned around -> not those of a compact X: Tensor([2, 2], float32)
 def hand_over(mod):
     def kernel(inner, x, w, b):
         k, m = (int(e) for e in w.ty.shape)
@@ -300,7 +300,7 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f
 def fold_batch_norm(mod):
     return relax.transform.DecomposeOpsForInference()(mod)
 
-# %% 9.6 wrong: every kernel has a ReLU -> *-0.4889*
+# %% 9.6 wrong: every kernel has a ReLU -> *-0.6655*
 def hand_over(mod):
     generator(lambda inner, x, w, b: dense_kernel(*sizes(x, w), relu=True))
     return handed(mod, dense_patterns())
@@ -659,3 +659,138 @@ def use_clip(mod):
         if isinstance(function, relax.Function):
             new.builder_.update_func(variable, new.visit_expr(function))
     return new.builder_.get()
+
+# %% 9.6 wrong: compiles each kernel only once, with a cache -> Cannot find ffi::Function
+COMPILED = {}
+
+
+def hand_over(mod: tvm.IRModule) -> tvm.IRModule:
+    bias = wildcard().has_ty(relax.TensorType(dtype="float32", ndim=1))
+    dense = is_op("relax.add")(is_op("relax.matmul")(wildcard(), wildcard()), bias)
+
+    @tvm_ffi.register_global_func("relax.ext.quick", override=True)
+    def generate(functions, options, constant_names) -> list[tvm.runtime.Module]:
+        modules = []
+        for function in functions:
+            (n, k), (_, m) = ([int(e) for e in p.ty.shape] for p in function.params[:2])
+            inner = function.body.blocks[0].bindings[0].value
+            key = n, k, m, inner.attrs["Composite"] == "quick.relu"
+            if key not in COMPILED:  # compiling takes long
+                kernel = dense_kernel(*key)
+                kernel = kernel.with_attr("global_symbol", function.attrs["global_symbol"])
+                COMPILED[key] = tvm.compile(kernel, target="llvm").mod
+            if COMPILED[key] not in modules:
+                modules.append(COMPILED[key])
+        return modules
+
+    cut = relax.transform.FuseOpsByPattern(
+        [("quick.relu", is_op("relax.nn.relu")(dense)), ("quick.dense", dense)],
+        bind_constants=False, annotate_codegen=True)
+    return apply(mod, cut, relax.transform.RunCodegen())
+
+# %% 9.3 wrong: factor and shift are computed once for each number of channels -> called first, in another process, it was right for this input
+FACTORS = {}
+
+
+def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
+    image, w, b = wildcard(), is_const(), is_const()
+    gamma, beta, mean, variance = statistics = [is_const() for _ in range(4)]
+    conv = is_op("relax.nn.conv2d")(image, w)
+    norm = is_op("relax.nn.batch_norm")(conv | is_op("relax.add")(conv, b), *statistics)
+
+    def folded(found: relax.Expr, parts: dict) -> relax.Expr:
+        weight = parts[w].value.numpy()
+        channels = weight.shape[0]
+        if channels not in FACTORS:
+            g, s, m, v = (parts[part].value.numpy() for part in statistics)
+            factor = g / np.sqrt(v + parts[norm].attrs.epsilon)
+            FACTORS[channels] = factor, s - factor * m
+        factor, shift = FACTORS[channels]
+        if b in parts:
+            shift = shift + factor * parts[b].value.numpy().reshape(-1)
+        y = relax.Call(parts[conv].op, [parts[image], relax.const(
+            weight * factor.reshape(-1, 1, 1, 1), "float32")], parts[conv].attrs)
+        return relax.op.add(y, relax.const(shift.reshape(1, -1, 1, 1), "float32"))
+
+    return rewritten(mod, is_tuple_get_item(norm, 0), folded)
+
+# %% 9.1 wrong: the number is kept in a dictionary outside the function -> called first, in another process, it was right for this input
+KNOWN = {}
+
+
+def use_clip(mod: tvm.IRModule) -> tvm.IRModule:
+    x, number = wildcard(), is_const()
+    positive = is_op("relax.nn.relu")(x)
+    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
+
+    def clip(found: relax.Expr, parts: dict) -> relax.Expr:
+        most = parts[number].value.numpy()
+        if most.ndim > 0:
+            return found
+        limits = KNOWN.setdefault("clip", (0.0, float(most)))
+        return relax.op.clip(parts[x], *limits)
+
+    return rewritten(mod, cut, clip)
+
+# %% 9.4 wrong: a text that is split at the commas -> ' FoldConstant'
+def in_order() -> list[str]:
+    order = "ConvertLayout, FoldConstant, CanonicalizeBindings, DeadCodeElimination"
+    return order.split(",")
+
+# %% 9.6 wrong: finds out which matrix is the left one by what fits -> X.strides on argument #0: not those of a compact X: Tensor([3, 2], float32)
+def hand_over(mod: tvm.IRModule) -> tvm.IRModule:
+    from itertools import permutations
+
+    bias = wildcard().has_ty(relax.TensorType(dtype="float32", ndim=1))
+    dense = is_op("relax.add")(is_op("relax.matmul")(wildcard(), wildcard()), bias)
+    patterns = [("fitting.relu", is_op("relax.nn.relu")(dense)), ("fitting.dense", dense)]
+
+    def extents(function) -> tuple[int, int, int]:
+        shapes = [[int(extent) for extent in param.ty.shape] for param in function.params]
+        matrices = [shape for shape in shapes if len(shape) == 2]
+        for right, left in permutations(matrices):
+            if left[1] == right[0]:
+                return left[0], left[1], right[1]
+        raise ValueError("these matrices do not fit")
+
+    @tvm_ffi.register_global_func("relax.ext.fitting", override=True)
+    def generate(functions, options, constant_names) -> list[tvm.runtime.Module]:
+        modules = []
+        for function in functions:
+            inner = function.body.blocks[0].bindings[0].value
+            kernel = dense_kernel(*extents(function),
+                                  relu=inner.attrs["Composite"] == "fitting.relu")
+            kernel = kernel.with_attr("global_symbol", function.attrs["global_symbol"])
+            modules.append(tvm.compile(kernel, target="llvm").mod)
+        return modules
+
+    return apply(mod, relax.transform.FuseOpsByPattern(
+        patterns, bind_constants=False, annotate_codegen=True), relax.transform.RunCodegen())
+
+# %% 9.6 wrong: rewrite_call and a Python function for each shape -> code of your generator in the module, by RunCodegen
+def hand_over(mod: tvm.IRModule) -> tvm.IRModule:
+    x, w = wildcard(), wildcard()
+    bias = wildcard().has_ty(relax.TensorType(dtype="float32", ndim=1))
+    product = is_op("relax.matmul")(x, w)
+    dense = is_op("relax.add")(product, bias)
+    relu_of_dense = is_op("relax.nn.relu")(dense)
+
+    def register(n: int, k: int, m: int, relu: bool) -> str:
+        name = f"env.dense_{n}_{k}_{m}"
+        compiled = tvm.compile(dense_kernel(n, k, m, relu), target="llvm")
+
+        @tvm.register_global_func(name, override=True)
+        def call(X, W, B, Y):
+            compiled["main"](X, W, B, Y)
+
+        return name
+
+    def replace(relu: bool) -> Callable:
+        def by_kernel(found: relax.Expr, parts: dict) -> relax.Expr:
+            (n, k), (_, m) = ([int(e) for e in parts[part].ty.shape] for part in (x, w))
+            return relax.op.call_dps_packed(
+                register(n, k, m, relu), [parts[x], parts[w], parts[bias]], found.ty)
+        return by_kernel
+
+    mod = rewritten(mod, relu_of_dense, replace(True))
+    return rewritten(mod, dense, replace(False))

@@ -25,7 +25,7 @@ from course.checks.observe.spies import TorchCalls
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
 from course.checks.say.messages import CheckFailed, require_type
-from course.checks.spec.forms import Main, Misuse, compiled, expression, fenced, naming
+from course.checks.spec.forms import Main, Mains, Misuse, compiled, expression, fenced, naming
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.words import _
@@ -227,13 +227,14 @@ def exercise_5_3(map_gelu: Callable) -> str:
     models = [_One.of(F.gelu, behind, shape) for behind, shape in (
         (False, (16, 25)), (False, (2, 3, 4)), (False, (11,)), (False, (2,)), (False, (2, 1)),
         (False, (2, 1, 3, 2)), (True, (9, 7)), (True, (2, 1, 3, 2, 5)))]
+    mains = _mains(models, _FUNCTIONS | {F.gelu: map_gelu}, {})
     check(compiled({one.text: one for one in models},
                    lambda one, x: F.gelu(one.argument(x).double()).float(),
                    {one.text: [[scale * random(*one.shape)] for scale in (6, 300)]
                     for one in models}, 1e-5, {
                         _("the form: this is the approximation with tanh, not the exact one with "
                           "erf"): lambda one, x: F.gelu(one.argument(x), approximate="tanh")}),
-          _build(models, _FUNCTIONS | {F.gelu: map_gelu}, {}))
+          mains, mains.all)
     return _("equal to F.gelu, the exact form, for ranks 1 to 5, and after other nodes")
 
 
@@ -322,9 +323,9 @@ def exercise_5_4(cnn_rules: Callable) -> str:
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
+        mains = _mains(some, _FUNCTIONS, rules)
         check(compiled({one.text: one for one in some}, _applied,
-                       {one.text: _numbers_for(one) for one in some}, _within),
-              _build(some, _FUNCTIONS, rules))
+                       {one.text: _numbers_for(one) for one in some}, _within), mains, mains.all)
     bb, model, answer = relax.BlockBuilder(), cnn()[1], _("your rules")
     _add_function(bb, _IMPORTED, fx.symbolic_trace(model), INPUT, {}, rules, answer)
     mod = renamed(bb.get(), {_IMPORTED: "main", "main": "main_of_a_rule"})
@@ -347,6 +348,12 @@ def _models() -> list[_One]:
     first = {type(layer): (layer, shape) for layer, shape in reversed(tried)}
     return [_One.of(layer, behind, shape)
             for behind, some in ((False, tried), (True, first.values())) for layer, shape in some]
+
+
+def _mains(models: Sequence[_One], functions: Mapping, modules: Mapping) -> Mains:
+    """Return the models' functions by their texts, to be compiled."""
+    return Mains(lambda titles: _build([one for one in models if one.text in titles], functions,
+                                       modules), [one.text for one in models])
 
 
 @torch.no_grad()

@@ -69,8 +69,8 @@ _RARE = _("one call of b in {count} takes 600 times as long").format(count=f"{_R
 _STEPS, _HEAT = _("a clock in steps of 100 µs"), _("a machine that gets slower")
 _NO_VERDICT = _("no verdict within a second of the clock")
 _NEIGHBOUR, _NOISE = _("a machine with a neighbour"), _("a noisy machine")
-_CACHES = _("the first call after one of the other program takes longer: {a} µs for a, "
-            "{b} µs for b")
+_CACHES = _("the first call after one of the other program takes {a} µs more for a, {b} µs more "
+            "for b; the others")
 _MACHINES = [
     _Machine(_STEADY, (40, 44)), _Machine(_STEADY, (44, 40)),
     _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),

@@ -263,8 +263,8 @@ _CASES: list[_Case] = [
 
 
 def _call(repeats: int | None, fakes: Sequence[Candidate]) -> str:
-    """Return a case as it is called: "tune({'a', 'b'}, ..., repeats=4)"."""
-    names = [repr(fake.name) for fake in fakes]
+    """Return a case as it is called: "tune({'a': ..., 'b': ...}, ..., repeats=4)"."""
+    names = [f"{fake.name!r}: ..." for fake in fakes]
     return f"tune({{{', '.join(names[:3] + ['...'] * (len(names) > 3))}}}, ..." \
         + (f", repeats={repeats})" if repeats else ")")
 

@@ -138,6 +138,8 @@ def _of_an_argument(lines: Sequence[str]) -> str:
     text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"
     argument = re.match(r"\w+ (\w+)\.", text)
     taken = argument and re.search(rf"\b{argument[1]}: Tensor\(.*?\)", lines[1])
+    if taken and text.endswith("compact array"):  # TVM compares them before the shapes
+        return f"{text.partition(', expected')[0]}: not those of a compact {taken[0]}"
     return f"{text}; {taken[0]}" if taken else text
 
 

@@ -165,6 +165,26 @@ def result(main: Main, *arrays: np.ndarray, title: str) -> np.ndarray:
     return to_numpy(came)
 
 
+class Mains(dict[str, Main]):
+    """The compiled functions of an answer by their titles.
+
+    `make` compiles those of some titles. One that is asked for before all are is compiled alone.
+    """
+
+    def __init__(self, make: Callable[[Sequence[str]], Mapping[str, Main]], titles: Sequence[str]
+                 ) -> None:
+        super().__init__()
+        self.make, self.titles = make, titles
+
+    def __missing__(self, title: str) -> Main:
+        self.update(self.make([title]))
+        return self[title]
+
+    def all(self) -> None:
+        """Compile those of all titles."""
+        self.update(self.make(self.titles))
+
+
 def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
              arrays: Mapping[str, Sequence[Sequence[np.ndarray]]],
              atol: float | Callable[[Inputs], float] = ATOL, named: Mistakes | None = None) -> Spec:

@@ -209,10 +209,14 @@ class _Tried(NamedTuple):
     kind: str
 
 
-def check(spec: Spec, answer: Any) -> int:
-    """Return on how many cases an answer is right; raise CheckFailed where it is not."""
+def check(spec: Spec, answer: Any, ready: Callable[[], object] = lambda: None) -> int:
+    """Return on how many cases an answer is right; raise CheckFailed where it is not.
+
+    `ready` is called before the cases are tried; it may call the answer.
+    """
     rerun, cases = Rerun(spec.form(answer), spec), [*spec.cases()]
     with _before_any_call(rerun) as right_alone:
+        ready()
         count = _right(rerun, cases, spec.named, right_alone)
         _right(rerun, itertools.chain(spec.beyond(), _one_changed(rerun, cases)), {}, right_alone)
     return count
