@@ -103,6 +103,8 @@ def _pool_cases() -> Cases:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
+        if shape == (2, 3, 4, 6):
+            x.flat[::5] = -1e8  # beside small numbers: their sum is not exact
         yield {"x": x}
 
 
