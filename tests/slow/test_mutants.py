@@ -64,10 +64,10 @@ def test_a_false_cause_is_found() -> None:
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
     for title in ("its sum: of all rows", "its result: rounded to float16"):
         assert truths.false_causes("2.7", title, cause) == [cause]
-    rounded = _("the weight is not transposed")
+    rounded = _("it is x W + b")
     look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]
-    assert not truths.unexpected_causes(look_at, "something else | is not transposed")
+    assert not truths.unexpected_causes(look_at, "something else | it is x W + b")
 
 
 def test_what_is_refused_for_its_form_is_not_tried() -> None:
