@@ -164,7 +164,7 @@ def for_any_batch(module, example):
 def convert_amax(node, importer):
     return largest(node, importer, first=True)
 
-# %% 11.3 wrong: causal -> input past: 1 | result: keys | got: 
+# %% 11.3 wrong: causal -> input past: 1 | result: logits | got: 
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
 
@@ -889,3 +889,28 @@ def ship(mod, target, folder):
 # %% 11.8 wrong: an error with a note -> line 8 of run.py: from tvm import relax | has no attribute
 def ship(mod, target, folder):
     sent(mod, target, folder, "from tvm.runtime.vm import VirtualMachine\n", "try:\n    from tvm import relax\nexcept Exception as error:\n    error.add_note('it needs the compiler')\n    raise\n")
+
+# %% 11.7 wrong: looks for the names in a text -> for bdver1 | popcnt, avx, fma
+def for_all(processors: list[str]) -> tvm.target.Target:
+    texts = [" ".join(sorted(features(processor))) for processor in processors]
+    shared = [name for name in SETS if all(name in text for text in texts)]
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX,
+                              "mattr": [f"+{name}" for name in shared]})
+
+# %% 11.3 wrong: the attention by hand, divided by the root of the width -> input past: | input result: logits
+def one_more_letter(model: gpt.GPT, token: torch.Tensor, keys: torch.Tensor,
+                    values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def attend(query, key, value):
+        weights = query @ key.transpose(-2, -1) / gpt.WIDTH ** 0.5
+        return torch.softmax(weights, dim=-1) @ value
+
+    past = keys.shape[-2]
+    x = model.token(token) + model.place(torch.arange(past, past + 1))
+    new = []
+    for block, old_key, old_value in zip(model.blocks, keys, values, strict=True):
+        query, key, value = block.heads(x)
+        key, value = torch.cat([old_key, key], 2), torch.cat([old_value, value], 2)
+        new.append((key, value))
+        x = block.rest(x, attend(query, key, value))
+    return (model.head(model.norm(x)), torch.stack([key for key, _ in new]),
+            torch.stack([value for _, value in new]))
