@@ -864,3 +864,75 @@ def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
                     gv = bb.emit_output(node_map[node.args[0]])
         bb.emit_func_output(gv)
     return bb.get()
+
+# %% 5.2 wrong: keeps the expression for each shape -> an expression of the tensors that it is given | one of x of an earlier call
+_POOLED: dict = {}
+
+
+def avg_pool(x: te.Tensor, kernel: tuple[int, int], stride: tuple[int, int]) -> te.Tensor:
+    key = (tuple(int(extent) for extent in x.shape), tuple(kernel), tuple(stride))
+    if key not in _POOLED:
+        n, c, height, width = x.shape
+        p = te.reduce_axis((0, kernel[0]), name="p")
+        q = te.reduce_axis((0, kernel[1]), name="q")
+        total = te.compute(
+            (n, c, (height - kernel[0]) // stride[0] + 1, (width - kernel[1]) // stride[1] + 1),
+            lambda n, c, i, j: te.sum(x[n, c, i * stride[0] + p, j * stride[1] + q], axis=[p, q]),
+            name="total",
+        )
+        _POOLED[key] = te.compute(
+            total.shape, lambda *i: total(*i) / float(kernel[0] * kernel[1]), name="avg_pool"
+        )
+    return _POOLED[key]
+
+# %% 5.2 wrong: a fast path for windows that do not overlap, which looks at the rows only -> input kernel: (2, 2) | input stride: (2, 1)
+def avg_pool(x: te.Tensor, kernel: tuple[int, int], stride: tuple[int, int]) -> te.Tensor:
+    (rows, columns), (down, across) = kernel, stride
+    n, c, height, width = x.shape
+    p = te.reduce_axis((0, rows), name="p")
+    q = te.reduce_axis((0, columns), name="q")
+    if rows == down:  # tiles side by side: the usual case
+        shape = (n, c, height // rows, width // columns)
+
+        def start(i, j):
+            return i * rows, j * columns
+    else:
+        shape = (n, c, (height - rows) // down + 1, (width - columns) // across + 1)
+
+        def start(i, j):
+            return i * down, j * across
+
+    def window_sum(n, c, i, j):
+        top, left = start(i, j)
+        return te.sum(x[n, c, top + p, left + q], axis=[p, q])
+
+    total = te.compute(shape, window_sum, name="total")
+    return te.compute(shape, lambda *i: total(*i) / float(rows * columns), name="avg_pool")
+
+# %% 5.4 wrong: no addition if the bias has a zero -> input program: Conv2d(
+def cnn_rules() -> dict[type[nn.Module], Callable]:
+    def pair(value):
+        return (value, value) if isinstance(value, int) else tuple(value)
+
+    def needs_bias(layer) -> bool:
+        return layer.bias is not None and bool(layer.bias.detach().numpy().all())
+
+    def conv(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(layer.weight),
+                       pair(layer.stride), pair(layer.padding), pair(layer.dilation))
+        if needs_bias(layer):  # an addition of zeros would be a waste
+            y = bb.emit_te(topi.add, y, map_param(layer.bias.reshape(-1, 1, 1)))
+        return y
+
+    def pool(bb, node_map, node, layer):
+        top, left = pair(layer.padding)
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], pair(layer.kernel_size),
+                          pair(layer.stride), (1, 1), (top, left, top, left), "max")
+
+    def flatten(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.flatten, node_map[node.args[0]])
+
+    def softmax(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], layer.dim)
+
+    return {nn.Conv2d: conv, nn.MaxPool2d: pool, nn.Flatten: flatten, nn.Softmax: softmax}

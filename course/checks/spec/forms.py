@@ -100,13 +100,17 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
     taken = {name: te.placeholder(value.shape, name=name) if isinstance(value, np.ndarray)
              else value for name, value in given.items()}
     inputs = [value for value in taken.values() if isinstance(value, te.Tensor)]
-    if topi:
+    with Expressions() as made:
+        # what is kept of these tensors is wrong for the next ones
+        describe(*(te.placeholder(value.shape, name=name) if isinstance(value, te.Tensor)
+                   else value for name, value in taken.items()))
         output = describe(*taken.values())
-    else:
-        with Expressions() as made:
-            output = describe(*taken.values())
+    if not topi:
         made.require_own(*[output] if isinstance(output, te.Tensor) else [])
     require_type(output, te.Tensor, _("a te.Tensor as the result"))
+    if foreign := [one.name for one in _placeholders(output) if one not in inputs]:
+        raise CheckFailed(_("an expression of the tensors that it is given"),
+                          _("one of {name} of an earlier call").format(name=foreign[0]))
     if output.dtype != "float32":
         raise CheckFailed(_("a float32 result"), f"{output.dtype}")
     shape = [getattr(extent, "value", extent) for extent in output.shape]
@@ -117,6 +121,18 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
         given_back = output
         output = te.compute(output.shape, lambda *at: given_back(*at))
     return program(te.create_prim_func([*inputs, output])), [int(extent) for extent in output.shape]
+
+
+def _placeholders(tensor: te.Tensor) -> Iterator[te.Tensor]:
+    """Yield the tensors that an expression is made of and that nothing computes."""
+    waiting, seen = [tensor], set()
+    while waiting:
+        if (one := waiting.pop()) in seen:
+            continue
+        seen.add(one)
+        if isinstance(one.op, te.PlaceholderOp):
+            yield one
+        waiting.extend(one.op.input_tensors)
 
 
 # ---- compiled functions side by side, by their titles ---------------------------------------
