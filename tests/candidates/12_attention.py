@@ -853,3 +853,14 @@ def coefficients(degree):
 # %% 12.5 right: keys called K_1
 # K: T.Buffer => K_1: T.Buffer
 # = K[ => = K_1[
+
+# %% 12.1 wrong: asarray before the work in place -> one[2] to stay as it was
+def merge(one: Part, other: Part) -> Part:
+    def factor(part: Part, top: float) -> float:
+        return 0.0 if np.isneginf(part[0]) else math.exp(part[0] - top)
+
+    top = max(one[0], other[0])
+    values = np.asarray(one[2], dtype="float64")
+    values *= factor(one, top)
+    values += other[2] * factor(other, top)
+    return top, one[1] * factor(one, top) + other[1] * factor(other, top), values

@@ -25,7 +25,7 @@ Part = tuple[float, float, np.ndarray]  # the largest score, the sum, the weight
 def _part(scores: np.ndarray, values: np.ndarray) -> Part:
     """Return the partial softmax of scores (n,), with values (n, d); that of nothing for n = 0."""
     largest = float(scores.max(initial=-np.inf))
-    powers = np.exp(scores - (largest if np.isfinite(largest) else 0))
+    powers = np.exp(scores.astype("float64") - (largest if np.isfinite(largest) else 0))
     return largest, float(powers.sum()), powers @ values
 
 

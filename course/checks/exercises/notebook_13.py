@@ -139,7 +139,8 @@ def _samples() -> list[Inputs]:
     outlier[7], many[7], few[7] = 300, 40, 30
     apart = np.append(np.ones(20_000), 40)  # for this, ranges in equal distances are too far apart
     ones = np.append(np.ones(300), 20)  # the smallest of which one far number is worth its loss
-    every = (draw.uniform(0, 1, 30), few, ones, draw.uniform(0, 1, 2000),
+    bins = np.append(np.ones(560), 24.325193)  # a histogram of 512 bins is too coarse for it
+    every = (np.array([1, 2]), draw.uniform(0, 1, 30), few, ones, bins, draw.uniform(0, 1, 2000),
              draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, apart,
              many)
     fair = filter(_fair, ({"x": x.astype("float32"), "bits": bits}
