@@ -381,7 +381,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
-# %% 6.4 wrong: a text -> an int64 | of type str
+# %% 6.4 wrong: a text -> an int | of type str
 def tile_bytes(n, m, depth, rows, columns):
     return f"{4 * n * m} bytes"
 

@@ -52,7 +52,7 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
 
 def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.ndarray]:
     """Return a plain function of one number, an int or a float, as one of arguments by name."""
-    wanted = _("an int64") if kind is int else _("an int or a float")
+    wanted = _("an int") if kind is int else _("an int or a float")
 
     def run(**given: Any) -> np.ndarray:
         came = answer(*given.values())
@@ -60,9 +60,11 @@ def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.n
         if getattr(came, "ndim", None) == 0 and hasattr(came, "item"):
             came = came.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         is_one = isinstance(came, numbers.Integral if kind is int else numbers.Real)
-        if not is_one or kind is int and not -2**63 <= came < 2**63:
-            raise CheckFailed(wanted, _("{value}, of type {type}").format(
-                value=" ".join(repr(came).split())[:80], type=name))
+        is_far = is_one and kind is int and not -2**63 <= came < 2**63
+        if not is_one or is_far:
+            raise CheckFailed(_("an int within 64 bits") if is_far else wanted,
+                              _("{value}, of type {type}").format(
+                                  value=" ".join(repr(came).split())[:80], type=name))
         return np.asarray(came, kind)
     return run
 
