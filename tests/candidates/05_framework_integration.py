@@ -936,3 +936,15 @@ def cnn_rules() -> dict[type[nn.Module], Callable]:
         return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], layer.dim)
 
     return {nn.Conv2d: conv, nn.MaxPool2d: pool, nn.Flatten: flatten, nn.Softmax: softmax}
+
+# %% 5.3 wrong: takes the node before instead of the argument -> input program: y = x - 0.5; relu(y); gelu(y)
+def map_gelu(bb: relax.BlockBuilder, node_map: dict, node: fx.Node) -> relax.Var:
+    def gelu(x: te.Tensor) -> te.Tensor:
+        def element(*index):
+            value = x(*index)
+            return value / 2.0 * (1.0 + te.erf(value / np.sqrt(2.0).item()))
+
+        return te.compute(x.shape, lambda *i: element(*i), name="gelu")
+
+    source = node.prev  # the graph is in order, so this has just been computed
+    return bb.emit_te(gelu, node_map[source])
