@@ -74,7 +74,8 @@ def array(answer: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def run(**given: Any) -> np.ndarray:
         if type(came := answer(*given.values())) is not np.ndarray or came.dtype == object:
             raise CheckFailed(_("a NumPy array of numbers"),
-                              f"{type(came).__name__} {getattr(came, 'dtype', '')}".strip())
+                              f"ndarray {came.dtype}" if isinstance(came, np.ndarray)
+                              else type(came).__name__)
         return came
     return run
 
