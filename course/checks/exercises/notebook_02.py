@@ -156,8 +156,7 @@ def _holds(taken: np.ndarray, array: np.ndarray) -> bool:
 
 def _taken(call: Binding, calls: Sequence[Binding], images: np.ndarray) -> list[np.ndarray]:
     """Return the constants that a call takes, and the values of the others, or main's images."""
-    return [*(one for one in call.takes if not isinstance(one, str)),
-            *(calls[place].value if place >= 0 else images for place in call.of)]
+    return [*call.constants, *(calls[place].value if place >= 0 else images for place in call.of)]
 
 
 def _lacks(call: Binding, taken: Sequence[np.ndarray], values: Sequence[np.ndarray],

@@ -20,14 +20,13 @@ NEARLY_ZERO = 1e-30  # probabilities below it are taken for equal: float32 ends 
 class Binding(NamedTuple):
     """A variable of main, what computes it, what that takes, and its value for each input tried.
 
-    `kernel` is the PrimFunc or library function; `takes` has its tensors, a name for each variable
-    and the array of each constant; `of` has the positions of these variables among main's tensors,
-    those below 0 among its parameters.
+    `kernel` is the PrimFunc or library function; it takes `constants`, and the variables at the
+    positions `of` among main's tensors, those below 0 among its parameters.
     """
 
     name: str
     kernel: str
-    takes: tuple[str | np.ndarray, ...]
+    constants: list[np.ndarray]
     of: tuple[int, ...]
     values: list[np.ndarray]
 
@@ -50,16 +49,12 @@ def kernel_of(value: Any) -> str:
     return "Call"
 
 
-def _taken(value: Any) -> tuple[str | np.ndarray, ...]:
-    """Return the tensors that a call takes: names of variables, arrays of constants."""
-    found: list[str | np.ndarray] = []
-    for argument in value.args if isinstance(value, relax.Call) else ():
-        for part in argument.fields if isinstance(argument, relax.Tuple) else (argument,):
-            if isinstance(part, tvm.ir.GenericConst):
-                found.append(part.value.numpy())
-            elif isinstance(part, relax.Var):
-                found.append(part.name)
-    return tuple(found)
+def _constants(value: Any) -> list[np.ndarray]:
+    """Return the constants that a call takes."""
+    return [part.value.numpy()
+            for argument in (value.args if isinstance(value, relax.Call) else ())
+            for part in (argument.fields if isinstance(argument, relax.Tuple) else (argument,))
+            if isinstance(part, tvm.ir.GenericConst)]
 
 
 def _tensors(main: relax.Function) -> list[Any]:
@@ -109,9 +104,6 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
     """
     main = relax.transform.ToNonDataflow()(mod)["main"]
     bindings = _tensors(main)
-    tuples = {binding.var: binding.value for block in main.body.blocks
-              for binding in block.bindings if isinstance(binding.var.ty, relax.TupleType)}
-
     makes = {binding.var: binding.value for block in main.body.blocks
              for binding in block.bindings}
     positions = {var: place - len(main.params) for place, var in enumerate(main.params)}
@@ -128,14 +120,14 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
         return tuple(found)
 
     def computes(value: Any) -> Any:  # what is taken of a tuple was computed with the others
-        return tuples.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
+        return makes.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
             else value
 
     runs = [[value.numpy() for value in machine[ALL_VALUES](*(
         tvm.runtime.tensor(one) for one in (x if isinstance(x, tuple) else (x,))))]
         for x in inputs]
-    return [Binding(binding.var.name, kernel_of(value := computes(binding.value)), _taken(value),
-                    of(binding.value), [run[position] for run in runs])
+    return [Binding(binding.var.name, kernel_of(value := computes(binding.value)),
+                    _constants(value), of(binding.value), [run[position] for run in runs])
             for position, binding in enumerate(bindings)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import tvm
 import tvm_ffi
+from torch.utils._pytree import tree_leaves
 from tvm import te
 
 from course.checks.run.answer import line_that_runs
@@ -87,18 +88,10 @@ class Expressions:
 
     def foreign(self, *tensors: te.Tensor) -> list[Any]:
         """Return the operations of TOPI's by which tensors are made."""
-        found, seen, todo = [], set(), [tensor.op for tensor in tensors]
-        while todo:
-            operation = todo.pop()
-            if operation in seen:
-                continue
-            seen.add(operation)
-            # a variable of Relax is a placeholder of another class
-            if isinstance(operation, te.ComputeOp | te.ExternOp | te.ScanOp) \
-                    and operation not in self.own:
-                found.append(operation)
-            todo += [tensor.op for tensor in operation.input_tensors]
-        return found
+        # a variable of Relax is a placeholder of another class
+        return [operation for operation in operations(*tensors)
+                if isinstance(operation, te.ComputeOp | te.ExternOp | te.ScanOp)
+                and operation not in self.own]
 
     def require_own(self, *tensors: te.Tensor) -> None:
         """Raise CheckFailed where TOPI made one of these tensors, or part of a PrimFunc."""
@@ -114,6 +107,17 @@ class Expressions:
                               _("the operation {name}, which no te.compute in your function "
                                 "made").format(
                                   name=operation.name))
+
+
+def operations(*tensors: te.Tensor) -> Iterator[Any]:
+    """Yield each operation by which tensors are made once, the placeholders among them."""
+    seen, waiting = set(), [tensor.op for tensor in tensors]
+    while waiting:
+        if (operation := waiting.pop()) in seen:
+            continue
+        seen.add(operation)
+        yield operation
+        waiting += [tensor.op for tensor in operation.input_tensors]
 
 
 def _tensors(value: Any) -> Iterator[te.Tensor]:
@@ -169,14 +173,6 @@ _MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kr
                "outer")
 
 
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors with numbers that a function is given; in torch.export they have none."""
-    if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter):
-        yield value
-    for part in value if isinstance(value, list | tuple) else ():
-        yield from _tensors_in(part)
-
-
 def _is_varied(tensor: torch.Tensor) -> bool:
     """Whether there are different numbers in a tensor; under torch.vmap nobody may ask."""
     with contextlib.suppress(RuntimeError):
@@ -209,7 +205,8 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
         came = function(*args, **(kwargs or {}))
         if not self.products and any(word in name for word in _MULTIPLIES):
             with torch._C.DisableTorchFunction():
-                given = [*_tensors_in([*args, *(kwargs or {}).values()])]
+                given = [leaf for leaf in tree_leaves((args, kwargs))  # in torch.export others
+                         if type(leaf) in (torch.Tensor, torch.nn.Parameter)]
                 self.products = len(given) > 1 and any(map(_is_varied, given))
         return came
 

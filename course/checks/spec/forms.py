@@ -14,7 +14,7 @@ from tvm import relax, te
 from course.checks.compare.tolerance import ATOL, to_numpy
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import Misuse, require_inside_buffers, run_prim_func
-from course.checks.observe.spies import Expressions
+from course.checks.observe.spies import Expressions, operations
 from course.checks.run.answer import place_of
 from course.checks.say.messages import CheckFailed, reason, require_type
 from course.checks.spec.interpret import Interpreted, Unknown
@@ -111,7 +111,9 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
     if not topi:
         made.require_own(*[output] if isinstance(output, te.Tensor) else [])
     require_type(output, te.Tensor, _("a te.Tensor as the result"))
-    if foreign := [one.name for one in _placeholders(output) if one not in inputs]:
+    known = {tensor.op for tensor in inputs}
+    if foreign := [one.name for one in operations(output)
+                   if isinstance(one, te.PlaceholderOp) and one not in known]:
         raise CheckFailed(_("an expression of the tensors that it is given"),
                           _("one of {name} of an earlier call").format(name=foreign[0]))
     if output.dtype != "float32":
@@ -124,18 +126,6 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
         given_back = output
         output = te.compute(output.shape, lambda *at: given_back(*at))
     return program(te.create_prim_func([*inputs, output])), [int(extent) for extent in output.shape]
-
-
-def _placeholders(tensor: te.Tensor) -> Iterator[te.Tensor]:
-    """Yield the tensors that an expression is made of and that nothing computes."""
-    waiting, seen = [tensor], set()
-    while waiting:
-        if (one := waiting.pop()) in seen:
-            continue
-        seen.add(one)
-        if isinstance(one.op, te.PlaceholderOp):
-            yield one
-        waiting.extend(one.op.input_tensors)
 
 
 # ---- compiled functions side by side, by their titles ---------------------------------------
